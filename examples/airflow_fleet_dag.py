@@ -1,4 +1,4 @@
-"""An Airflow DAG: the standing tables every hour, and their upkeep every night.
+"""An Airflow DAG: updates the tables every hour, and maintains them every night.
 
 Copy it into Airflow's `dags` folder and set the three names. The commands are plain processes: an exit code other than
 0 fails the task, a retry goes on where the run before was cut off, and nothing is counted twice. Java 17 or 21 and
@@ -22,7 +22,7 @@ DEFAULTS = {"retries": 3, "retry_delay": timedelta(minutes=5), "execution_timeou
 
 with DAG(
     dag_id="fleetgauge_run",
-    schedule="10 * * * *",  # files of an hour are there a minute after it
+    schedule="10 * * * *",  # the files of an hour are complete one minute later
     start_date=datetime(2026, 1, 1),  # noqa: DTZ001  # Airflow takes it as UTC
     catchup=False,
     max_active_runs=1,  # a second run on the same tables is refused

@@ -1,8 +1,8 @@
 #!/bin/sh
 # Copies the data directory of a running (or stopped) Fleetgauge: sh backup.sh <log.dirs> <new directory>
 #
-# Needs sqlite3. Databases are copied by SQLite's own backup, a plain copy of one that is written may be broken; the exporters'
-# positions first, so that with the copy a push may be delivered again, and none is missed.
+# Needs sqlite3. Databases are copied with SQLite's own backup, since a plain copy during a write may be damaged. The exporters'
+# positions are copied first: after a restore, pushes may be delivered again, but none is lost.
 set -eu
 umask 077
 data=$(cd "$1" && pwd)

@@ -46,9 +46,9 @@ class GroupQuotas(ClientQuotaCallback):
         return by_default if named is None else named
 
     def update_quota(self, quota_type: ClientQuotaType, quota_entity: KafkaQuotaEntity, new_value: float) -> None:
-        """Keeps it; quotas on client ids are kept, too, and nobody asks for them."""
+        """Stores a quota; quotas on client ids are stored, too, but never requested."""
         self._limits[quota_type, quota_entity] = new_value
 
     def remove_quota(self, quota_type: ClientQuotaType, quota_entity: KafkaQuotaEntity) -> None:
-        """Forgets it."""
+        """Removes a quota."""
         self._limits.pop((quota_type, quota_entity), None)

@@ -1,4 +1,4 @@
-"""A quota for the whole cluster, of which each broker gives what it leads (KIP-257's second motivation).
+"""A quota for the whole cluster; each broker grants its share by the partitions that it leads (KIP-257, motivation 2).
 
     client.quota.callback.class = "partition_quotas.PartitionQuotas"
     node.id = 1
@@ -51,11 +51,11 @@ class PartitionQuotas(ClientQuotaCallback):
         self._limits[quota_type, quota_entity] = new_value
 
     def remove_quota(self, quota_type: ClientQuotaType, quota_entity: KafkaQuotaEntity) -> None:
-        """Forgets it."""
+        """Removes the quota."""
         self._limits.pop((quota_type, quota_entity), None)
 
     def update_cluster_metadata(self, cluster: Cluster) -> bool:
-        """Counts anew who leads what; True if that changed a share."""
+        """Counts the partitions by leader again; True if that changed a share."""
         partitions: Counter[str] = Counter()
         led: Counter[str] = Counter()
         for partition in cluster.partitions:

@@ -28,13 +28,13 @@ def slowest_links(root: str, limit: int = 10) -> list[dict[str, object]]:
 
 
 def clients_by_state(root: str) -> dict[str, int]:
-    """How many client instances are live, silent, gone, and ended."""
+    """Number of client instances by state: live, silent, gone, ended."""
     counted = DeltaTable(f"{root}/gold/inventory").to_pyarrow_table(columns=["state"]).group_by("state")
     return {row["state"]: row["state_count"] for row in counted.aggregate([("state", "count")]).to_pylist()}
 
 
 def lag_by_group(root: str) -> list[tuple[object, ...]]:
-    """The largest lag of each consumer group that says its lag, with DuckDB and SQL.
+    """The largest lag of each consumer group with a known lag, with DuckDB and SQL.
 
     A null says that a client's library sends no lag (`unknown` names what it does not), never that there is none.
     """

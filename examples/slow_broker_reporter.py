@@ -1,4 +1,4 @@
-"""A reporter of one's own, on Kafka's interface: warns of clients whose last request to a broker took long.
+"""A custom reporter on Kafka's interface: warns of clients whose last request to a broker took long.
 
 Register it with `metric.reporters = "slow_broker_reporter.SlowBrokerReporter"` (the module must be importable, for
 example by PYTHONPATH) and choose the limit with `SLOW_BROKER_LIMIT_MS` in the environment.
@@ -36,7 +36,7 @@ class SlowBrokerReporter(MetricsReporter):
         self.warnings = 0
 
     def context_change(self, context: MetricsContext) -> None:
-        """Is told where it runs."""
+        """Receives the labels of the node."""
         self.node_id = context.labels["kafka.node.id"]
 
     def client_receiver(self) -> "SlowBrokerReporter":
@@ -44,7 +44,7 @@ class SlowBrokerReporter(MetricsReporter):
         return self
 
     def export_metrics(self, context: RequestContext, payload: ClientTelemetryPayload) -> None:
-        """Is called for every accepted push, with its decompressed OTLP payload."""
+        """Handles every accepted push, with its decompressed OTLP payload."""
         for node, latency_ms in slow_nodes(MetricsData.FromString(payload.data), self.limit_ms):
             self.warnings += 1
             log.warning(

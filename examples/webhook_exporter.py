@@ -109,7 +109,7 @@ class WebhookExporter:
         return found
 
     def _cut(self, connection: http.client.HTTPConnection) -> None:
-        """Ends a request that another thread makes, and fails there."""
+        """Aborts a request of another thread, which fails there."""
         self._is_cut = True
         if connection.sock is not None:
             with suppress(OSError):  # the peer was faster
@@ -134,7 +134,7 @@ class WebhookExporter:
 
 
 def outcome(status: int, retry_after: str | None, answer: bytes) -> Outcome:
-    """The outcome for an answer."""
+    """The outcome for a response."""
     if 200 <= status < 300:
         return Delivered(refused=refused_records(answer))
     detail = f"answered {status}: {answer[:200].decode(errors='replace')}"

@@ -140,7 +140,7 @@ def decode_part(work: Path, count: int, rounds: int) -> Rows:
     def silver(*tables: catalog.Table) -> None:
         """What `fleet run` does with a batch, whose rows go to some tables."""
         store = Store(f"file:{out}")
-        task = MakeSilver(write={table.name: store.files_of(table) for table in tables}, standing={})
+        task = MakeSilver(write={table.name: store.files_of(table) for table in tables}, stored={})
         files = tuple(map(str, sorted(zone.rglob("*.parquet"))))
         OnSpark(lambda: spark).make(Batch(number=0, files=files), {}, task)
 

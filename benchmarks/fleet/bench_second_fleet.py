@@ -5,11 +5,14 @@
 benchmarks/fleet/bench_verdicts.py measures the judge on the fleets that it was developed on. This one measures it on
 fleets of benchmarks/fleet/second_fleet, which say why they are there: a second model of the same clients, kept free of
 the first one's code, never tuned to the judge. A fleet of `--seed` has faults of all kinds, with `--hard` small and
-short ones, one of `--healthy` none; each has about 430 or 250 clients and six hours, which `fleet run` gets hour after
-hour. A row of `fleet verdicts` is right if its verdict, subject and cluster are those of a truth and their times meet
-within 15 minutes; it is no false one if its `caused_by` names a right row. Prints a Markdown table, or with `--json`
-one JSON object with what was missed and what is false: for each verdict and library the truths, those found, the rows,
-the false ones, and these per 1,000 clients and day. What lies in `--work` is read again.
+short ones, with `--overlapping` all that have a time of their own within 20 minutes of the beginning of a broker's; one
+of `--healthy` has none. Each has about 430 or 250 clients and six hours, which `fleet run` gets hour after hour; with
+`--small` three brokers, 20 to 60 clients, and six applications with a fault. A row of `fleet verdicts` is right if its
+verdict, subject and cluster are those of a truth and their times meet within 15 minutes; it is no false one if its
+`caused_by` names a right row. Such a cause is right if it is about the same application, or about a broker while the
+application has no fault of its own. Prints a Markdown table, or with `--json` one JSON object with what was missed and
+what is false: for each verdict and library the truths, those found, the rows, the false ones, the causes that are
+named, those that are right, and false rows per 1,000 clients and day. What lies in `--work` is read again.
 """
 
 import argparse
@@ -18,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -28,6 +31,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from benchmarks.fleet.second_fleet.clients import HOURS
 from benchmarks.fleet.second_fleet.make import make_fleet
+from benchmarks.fleet.second_fleet.world import Kind
 
 Row = dict[str, Any]
 Key = tuple[str, str]
@@ -45,7 +49,9 @@ class Score:
     """Counts by verdict and library, and what is wrong."""
 
     counts: dict[str, Counter[Key]] = field(
-        default_factory=lambda: {name: Counter() for name in ("truth", "found", "rows", "false")}
+        default_factory=lambda: {
+            name: Counter() for name in ("truth", "found", "rows", "false", "causes", "right_causes")
+        }
     )
     clients: int = 0
     mistakes: list[Row] = field(default_factory=list)
@@ -64,12 +70,12 @@ class Score:
         return [*each, {"verdict": "all", "library": "all", **self.line(keys, days)}]
 
 
-def make(work: Path, seed: int, kind: str) -> Path:
+def make(work: Path, seed: int, kinds: Sequence[Kind]) -> Path:
     """The directory of a fleet that has been judged, made if it is not there."""
-    out = work / f"{kind}-{seed}"
+    out = work / f"{'-'.join(kinds) or 'sick'}-{seed}"
     if (out / "verdicts.json").exists():
         return out
-    make_fleet(seed, out, is_healthy=kind == "healthy", is_hard=kind == "hard")
+    make_fleet(seed, out, *kinds)
     for hour in sorted((out / "zone").glob("date=*/hour=*")):
         landed = out / "landing" / hour.relative_to(out / "zone")
         landed.parent.mkdir(parents=True, exist_ok=True)
@@ -102,9 +108,22 @@ def library_of(row: Row, apps: dict[str, Any]) -> str:
         return "all"
     if row["subject_kind"] == "version":
         return OF_SOFTWARE.get(row["subject"].partition("/")[0], "librdkafka")
+    app = application_of(row, apps)
+    return str(apps[app][0]) if app else "unknown"
+
+
+def application_of(row: Row, apps: dict[str, Any]) -> str | None:
+    """The application that a row is about; None of a node or a version."""
     name = row["client_id"] or row["group_id"] or row["subject"].partition("@")[0]
-    known = (each for each in (name, name.rpartition("-")[0], name.removesuffix("-group")) if each in apps)
-    return next((str(apps[each][0]) for each in known), "unknown")
+    return next((each for each in (name, name.rpartition("-")[0], name.removesuffix("-group")) if each in apps), None)
+
+
+def is_right_cause(cause: Row, row: Row, apps: dict[str, Any]) -> bool:
+    """True of the same application, or of a broker where the application has no fault at the beginning of the row."""
+    app, opened_s = application_of(row, apps), seconds(row["opened_at"])
+    if cause["subject_kind"] != "node" or app is None:
+        return application_of(cause, apps) == app
+    return not any(start_s - SLACK_S <= opened_s <= end_s + SLACK_S for start_s, end_s in apps[app][2])
 
 
 def add(score: Score, fleet: Path) -> None:
@@ -112,7 +131,7 @@ def add(score: Score, fleet: Path) -> None:
     told = json.loads((fleet / "truth.json").read_text())
     apps, truths = told["apps"], told["truth"]
     rows: list[Row] = json.loads((fleet / "verdicts.json").read_text())
-    score.clients += sum(count for _, count in apps.values())
+    score.clients += sum(count for _, count, _ in apps.values())
     wanted: dict[tuple[str, ...], list[Row]] = {}  # stretches of a verdict and subject count once
     for truth in truths:
         if truth["must"]:
@@ -126,14 +145,20 @@ def add(score: Score, fleet: Path) -> None:
         else:
             score.mistakes += [{"fleet": fleet.name, "is": "missed", **truth} for truth in some]
     right = [row for row in rows if any(is_about(row, truth) and meet(row, truth, SLACK_S) for truth in truths)]
-    causes = {f"{row['verdict']}:{row['subject_kind']}:{row['subject']}" for row in right}
+    causes = {f"{row['verdict']}:{row['subject_kind']}:{row['subject']}": row for row in right}
     for row in rows:
         place = row["verdict"], library_of(row, apps)
+        cause = causes.get(row["caused_by"])
+        has_right_cause = cause is not None and is_right_cause(cause, row, apps)
         score.counts["rows"][place] += 1
-        if row not in right and row["caused_by"] not in causes:
-            score.counts["false"][place] += 1
+        score.counts["causes"][place] += row["caused_by"] is not None
+        score.counts["right_causes"][place] += has_right_cause
+        is_false = row not in right and cause is None
+        score.counts["false"][place] += is_false
+        if is_false or (row["caused_by"] and not has_right_cause):
             names = ("verdict", "subject", "why", "caused_by", "opened_at", "cleared_at")
-            score.mistakes.append({"fleet": fleet.name, "is": "false", **{name: row[name] for name in names}})
+            what = "false" if is_false else "wrong cause"
+            score.mistakes.append({"fleet": fleet.name, "is": what, **{name: row[name] for name in names}})
 
 
 def markdown(lines: list[Row]) -> str:
@@ -147,13 +172,17 @@ def main() -> None:
     parser.add_argument("--seed", type=int, nargs="*", default=[1])
     parser.add_argument("--healthy", type=int, nargs="*", default=[], help="seeds of fleets without faults")
     parser.add_argument("--hard", action="store_true", help="small and short faults in fleets of --seed")
+    parser.add_argument("--overlapping", action="store_true", help="faults at the same times in fleets of --seed")
+    parser.add_argument("--small", action="store_true", help="fleets of three brokers and 20 to 60 clients")
     parser.add_argument("--work", type=Path, help="directory of fleets that stay")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     work = given.work or Path(tempfile.mkdtemp(prefix="second-fleet-"))
-    kind = "hard" if given.hard else "sick"
+    options: tuple[Kind, ...] = ("hard", "overlapping", "small")
+    kinds = [kind for kind in options if getattr(given, kind)]
+    of_healthy: list[Kind] = ["healthy", *(kind for kind in kinds if kind == "small")]
     score = Score()
-    for seed, each in [*((seed, kind) for seed in given.seed), *((seed, "healthy") for seed in given.healthy)]:
+    for seed, each in [*((seed, kinds) for seed in given.seed), *((seed, of_healthy) for seed in given.healthy)]:
         add(score, make(work, seed, each))
     lines = score.lines()
     print(json.dumps({"verdicts": lines, "mistakes": score.mistakes}, indent=2) if given.json else markdown(lines))

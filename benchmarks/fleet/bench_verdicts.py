@@ -1,14 +1,18 @@
 """Recall and precision of the verdicts of `fleet run` on simulated fleets, whose truth is known.
 
     .venv/bin/python benchmarks/fleet/bench_verdicts.py --seeds 1 2 3 --healthy 11 12 --clients 300 --hours 6
+    .venv/bin/python benchmarks/fleet/bench_verdicts.py --seeds 1 2 3 --with overlapping
+    .venv/bin/python benchmarks/fleet/bench_verdicts.py --seeds 1 2 3 --with some --clients 30 --brokers 3
 
 A fleet of `--seeds` has one of each verdict (`fleet simulate --with all`, or what `--with` asks for), one of
 `--healthy` none. A row of the table
 `verdicts` is right if its verdict, subject and cluster are those of a row of the truth and their times overlap. It is
-no false one if its `caused_by` names a right row, at a time of its own. Prints one JSON object: for each verdict and
-library the rows of the truth, those found, the rows of the table, the false ones; then the sums, and the false rows of
-healthy fleets per 1,000 clients and day. Zones and tables lie in `--work`, and are read again if they are there; with
-`--again` their windows are judged again, as a change of rules or of the judge asks for.
+no false one if its `caused_by` names a right row, at a time of its own. Such a cause is right if it is about the same
+application, or about a broker while the application has no fault of its own. Prints one JSON object: for each verdict
+and library the rows of the truth, those found, the rows of the table, the false ones, the causes that are named, those
+that are right; then the sums, and the false rows of healthy fleets per 1,000 clients and day. Zones and tables lie in
+`--work`, and are read again if they are there; with `--again` their windows are judged again, as a change of rules or
+of the judge asks for.
 """
 
 import argparse
@@ -32,17 +36,19 @@ from fleetgauge.verdicts.rules import default_rules
 
 Row = dict[str, Any]
 
+COUNTED = ("truth", "found", "rows", "false", "causes", "wrong_causes")
 OF_ALL = "all"
 """The library of a verdict about a node: its clients have several."""
 
 
-def make(work: Path, seed: int, clients: int, hours: float, asked: str) -> Path:
+def make(given: argparse.Namespace, work: Path, seed: int, asked: str) -> Path:
     """The directory of a fleet with its tables, made if it is not there."""
     kind = "healthy" if not asked else "sick" if asked == "all" else re.sub(r"\W+", "-", asked)
-    out = work / f"{kind}-{seed}-{clients}-{hours:g}"
+    brokers = ("--brokers", str(given.brokers)) if given.brokers else ()
+    out = work / "-".join([kind, str(seed), str(given.clients), f"{given.hours:g}", *brokers[1:]])
     fleet = (sys.executable, "-m", "fleetgauge", "fleet")
     if not out.exists():
-        size = ("--clients", str(clients), "--hours", str(hours), "--seed", str(seed))
+        size = ("--clients", str(given.clients), "--hours", str(given.hours), "--seed", str(seed), *brokers)
         subprocess.run([*fleet, "simulate", str(out), *size, "--with", asked], check=True, stderr=subprocess.DEVNULL)
     if not (out / "tables").exists():
         run = ("run", "--source", str(out / "landing"), "--tables", str(out / "tables"))
@@ -82,18 +88,38 @@ def false_rows(rows: Sequence[Row], truth: Sequence[Row]) -> list[Row]:
     """The rows that are not right and that no right row explains, by however many steps."""
     good = [row for row in rows if is_right(row, truth)]
     left = [row for row in rows if row not in good]
-    while True:
-        causes = {(f"{row['verdict']}:{row['subject_kind']}:{row['subject']}", row["cluster_id"]): row for row in good}
-        explained = [row for row in left if _explained(row, causes)]
-        if not explained:
-            return left
+    while explained := [row for row in left if _cause(row, good) is not None]:
         good += explained
         left = [row for row in left if row not in explained]
+    return left
 
 
-def _explained(row: Row, causes: dict[tuple[str, str], Row]) -> bool:
-    cause = causes.get((row["caused_by"], row["cluster_id"]))
-    return cause is not None and overlap(row, cause["opened_at"], cause["cleared_at"] or cause["last_seen_at"])
+def _cause(row: Row, others: Sequence[Row]) -> Row | None:
+    """The one of other rows that this one names as its cause, at a time of its own."""
+    named = (
+        other
+        for other in others
+        if row["caused_by"] == f"{other['verdict']}:{other['subject_kind']}:{other['subject']}"
+        and row["cluster_id"] == other["cluster_id"]
+        and overlap(row, other["opened_at"], other["cleared_at"] or other["last_seen_at"])
+    )
+    return next(named, None)
+
+
+def wrong_causes(rows: Sequence[Row], truth: Sequence[Row]) -> list[Row]:
+    """Rows whose cause is another application's, or a broker where their own application has a fault at the time."""
+    return [row for row in rows if row["caused_by"] is not None and not _has_right_cause(row, rows, truth)]
+
+
+def _has_right_cause(row: Row, rows: Sequence[Row], truth: Sequence[Row]) -> bool:
+    cause, own = _cause(row, rows), _application(row)
+    if cause is None or cause["subject_kind"] != "node":
+        return cause is not None and _application(cause) == own
+    return not any(each["client_id"] == own and overlap(row, each["from"], each["to"]) for each in truth)
+
+
+def _application(row: Row) -> str:
+    return str(row["client_id"] or row["group_id"] or "").removesuffix("-group")
 
 
 def libraries(out: Path) -> dict[str, str]:
@@ -123,7 +149,7 @@ def share(part: int, whole: int) -> float | None:
     return round(part / whole, 3) if whole else None
 
 
-def line(true: int, found: int, rows: int, false: int) -> Row:
+def line(true: int, found: int, rows: int, false: int, causes: int, wrong: int) -> Row:
     return {
         "truth": true,
         "found": found,
@@ -131,6 +157,8 @@ def line(true: int, found: int, rows: int, false: int) -> Row:
         "rows": rows,
         "false": false,
         "precision": share(rows - false, rows),
+        "causes": causes,
+        "right_causes": causes - wrong,
     }
 
 
@@ -140,15 +168,16 @@ def main() -> None:
     parser.add_argument("--healthy", type=int, nargs="*", default=[11])
     parser.add_argument("--with", dest="asked", default="all", help="what goes wrong in fleets of --seeds")
     parser.add_argument("--clients", type=int, default=300)
+    parser.add_argument("--brokers", type=int, help="of one cluster, as `fleet simulate` has it")
     parser.add_argument("--hours", type=float, default=6.0)
     parser.add_argument("--work", type=Path, help="directory of fleets that stay")
     parser.add_argument("--again", action="store_true", help="judge standing tables again")
     given = parser.parse_args()
     work = given.work or Path(tempfile.mkdtemp(prefix="verdicts-"))
-    counts: dict[str, Counter[tuple[str, str]]] = {name: Counter() for name in ("truth", "found", "rows", "false")}
+    counts: dict[str, Counter[tuple[str, str]]] = {name: Counter() for name in COUNTED}
     healthy, mistakes = 0, []
     for seed, asked in [*((each, given.asked) for each in given.seeds), *((each, "") for each in given.healthy)]:
-        out = make(work, seed, given.clients, given.hours, asked)
+        out = make(given, work, seed, asked)
         if given.again:
             judge_again(out)
         rows = found_in(out)
@@ -164,7 +193,9 @@ def main() -> None:
         missed = [each for each in truth if not any(is_right(row, [each]) for row in rows)]
         mistakes += [{"fleet": out.name, "is": "missed", **_shown(each)} for each in missed]
         found = [each for each in truth if each not in missed]
-        for name, which in (("truth", truth), ("found", found), ("rows", rows), ("false", false)):
+        causes, wrong = [row for row in rows if row["caused_by"] is not None], wrong_causes(rows, truth)
+        mistakes += [{"fleet": out.name, "is": "wrong cause", **_shown(row)} for row in wrong]
+        for name, which in zip(COUNTED, (truth, found, rows, false, causes, wrong), strict=True):
             counts[name].update((row["verdict"], library_of(row, known)) for row in which)
     keys = sorted(set().union(*counts.values()))
     days = len(given.healthy) * given.clients / 1000 * given.hours / 24

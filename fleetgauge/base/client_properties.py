@@ -53,11 +53,11 @@ def for_librdkafka(properties: Mapping[str, str]) -> dict[str, str]:
     Raises:
         ClientSettingError: librdkafka has no setting for one of them.
     """
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for key, value in properties.items():
         if key not in _OF_JAVA:
-            found |= _translated(key, value)
-    return found
+            settings |= _translated(key, value)
+    return settings
 
 
 def _translated(key: str, value: str) -> dict[str, str]:

@@ -13,7 +13,7 @@ def parse_duration_us(text: str) -> int | None:
     >>> parse_duration_us("180s"), parse_duration_us("5m"), parse_duration_us("soon")
     (180000000, 300000000, None)
     """
-    found = re.fullmatch(r"([0-9]{1,9})(ms|s|m|h|d)", text)
-    if found is None or (seconds := int(found[1]) * _UNITS[found[2]]) > _LONGEST_S:
+    match = re.fullmatch(r"([0-9]{1,9})(ms|s|m|h|d)", text)
+    if match is None or (seconds := int(match[1]) * _UNITS[match[2]]) > _LONGEST_S:
         return None
     return round(seconds * 1_000_000)

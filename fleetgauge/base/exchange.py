@@ -19,7 +19,7 @@ from fleetgauge.base.deadline import within
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What was answered, success or not."""
+    """A response, of success or failure."""
 
     status: int
     reason: str
@@ -27,7 +27,8 @@ class Answer:
 
 
 def client_context(ca_file: Path | None = None) -> ssl.SSLContext:
-    """How an outgoing connection trusts: authorities of the file, or the system's; every Python trusts the same.
+    """TLS context of an outgoing connection: trusts the authorities of the file, or the system's; the same in every
+    Python.
 
     From 3.13 on, Python's own default refuses an authority whose certificate does not say what its key is for
     (RFC 5280), as openssl and keytool make them by default, and as Java and curl take them.
@@ -108,9 +109,9 @@ class _Connections(HTTPHandler, HTTPSHandler):
         connect = connection._create_connection
 
         def connected(address: tuple[str, int], timeout: float, *source: Any) -> socket.socket:
-            found = connect(address, timeout / 2, *source)  # a dead address leaves the name's next one its turn
-            found.settimeout(timeout)
-            return self._take(found)
+            opened = connect(address, timeout / 2, *source)  # a dead address leaves the name's next one its turn
+            opened.settimeout(timeout)
+            return self._take(opened)
 
         connection._create_connection = connected
         return connection

@@ -16,7 +16,7 @@ _installed: Callable[[str], Any] | None = None
 
 
 def log_through(factory: Callable[[str], Any]) -> None:
-    """Has this process log by `factory`: it returns for a module's name a logger with structlog's methods."""
+    """Sets the logger of this process: `factory` returns a logger with structlog's methods for a module's name."""
     global _installed  # noqa: PLW0603  # one log per process, as with `logging`
     _installed = factory
 
@@ -48,8 +48,8 @@ class LibraryLog:
         return LibraryLog(self._name, {**self._bound, **fields}, self._private)
 
     def bind_private(self, **fields: Any) -> "LibraryLog":
-        """As `bind`, for what may quote a client, such as the error of a reporter that was given its payload: an
-        installed log shows them, `logging` shows of their `exc_info` only the type and the place.
+        """`bind` for fields that may quote a client, such as the error of a reporter that was given its payload: an
+        installed log shows them; `logging` shows only type and place of their `exc_info`.
         """
         return LibraryLog(self._name, self._bound, {**self._private, **fields})
 
@@ -88,7 +88,7 @@ class LibraryLog:
 
 
 def _shown(private: Mapping[str, Any]) -> dict[str, str]:
-    """What `logging` shows of private fields: the type of the exception, and where it was raised."""
+    """Part of private fields that `logging` shows: the type of the exception, and where it was raised."""
     error = private.get("exc_info")
     if not isinstance(error, BaseException):
         return {}

@@ -73,8 +73,8 @@ def read_uvarint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def scan_varint(data: bytes, at: i64, end: i64, max_bytes: i64 = MAX_VARINT_BYTES) -> tuple[i64, i64]:
-    """As `read_varint`, for compiled loops, where an `int` and an exception take longer: the lowest 64 bits of the
-    number, and the position after it, which is -1 if it does not end in time.
+    """`read_varint` for compiled loops, where an `int` and an exception take longer: the lowest 64 bits of the number,
+    and the position after it, which is -1 if the number does not end in time.
     """
     value: i64 = 0
     shift: i64 = 0

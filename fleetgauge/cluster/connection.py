@@ -36,11 +36,11 @@ class UnknownSettingError(ResourceError):
 
 
 class _Cause(logging.Handler):
-    """Why no connection is made, which kafka-python logs until its time is up, and then raises that it is up."""
+    """The reason why no connection succeeds: kafka-python only logs it, and raises a timeout in the end."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.found: Exception | None = None
+        self.error: Exception | None = None
         self._logger = logging.getLogger("kafka.net.manager")
         self._logger.setLevel(logging.WARNING)
         self._logger.propagate = False
@@ -48,13 +48,13 @@ class _Cause(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keeps a refusal of the credentials, else the latest exception that is no mere loss, else the first loss."""
-        if type(self.found).__name__ in _REFUSED:
+        if type(self.error).__name__ in _REFUSED:
             return
         for value in record.args if isinstance(record.args, tuple) else ():
             kind = type(value).__name__
             is_telling = kind not in _NO_ANSWER or "SSL" in str(value)
-            if isinstance(value, Exception) and (is_telling or self.found is None) and kind != "KafkaTimeoutError":
-                self.found = value
+            if isinstance(value, Exception) and (is_telling or self.error is None) and kind != "KafkaTimeoutError":
+                self.error = value
 
     def close(self) -> None:
         """Listens no more."""
@@ -76,7 +76,7 @@ class Connection:
     needs: ClassVar = ""
     """Which brokers have the API."""
     client_id: ClassVar = ""
-    """Of the connection, unless `settings` have one."""
+    """Client id of the connection, unless `settings` have one."""
 
     def __init__(self, settings: ClusterSettings) -> None:
         try:
@@ -91,12 +91,12 @@ class Connection:
         self._client_from = settings.client_from
         self._secrets = tuple(secrets_in("client", settings.client))
         options, addresses = _options(settings), _addresses(self.servers)
-        cause, made = _Cause(), []
+        cause, clients = _Cause(), []
 
         def make(**config: Any) -> Any:
-            made.append(KafkaNetClient(**config))
-            _keep_data_before_the_end(made[-1]._manager)
-            return made[-1]
+            clients.append(KafkaNetClient(**config))
+            _keep_data_before_the_end(clients[-1]._manager)
+            return clients[-1]
 
         try:
             self._admin = KafkaAdminClient(
@@ -107,10 +107,10 @@ class Connection:
                 request_timeout_ms=settings.timeout_ms,
             )
         except Exception as error:  # OSError, ValueError, ssl.SSLError and those of kafka.errors
-            for each in made:  # which the constructor leaves running when it fails
+            for each in clients:  # which the constructor leaves running when it fails
                 each.close()
                 each._manager._net.stop()
-            raise self._failure(cause.found if cause.found is not None else error) from error
+            raise self._failure(cause.error if cause.error is not None else error) from error
         finally:
             cause.close()
 
@@ -143,7 +143,7 @@ class Connection:
             return NotAuthorizedError(_missing_acl(operation))
         if kind in (*_NO_ANSWER, "NodeNotReadyError"):
             return ClusterError(
-                f"no broker at {self.servers} answers: look at the address and at the security settings of "
+                f"no broker responds at {self.servers}: check the address and the security settings of "
                 f"{self._client_from} ({problem})"
             )
         if kind == "IncompatibleBrokerVersion":
@@ -156,7 +156,8 @@ class Connection:
 
 
 def _keep_data_before_the_end(manager: Any) -> None:
-    """Has a manager of kafka-python's connections hand on what a broker sends right before it ends the connection.
+    """Makes a manager of kafka-python's connections pass on the data that a broker sends just before it closes the
+    connection.
 
     A broker that refuses credentials sends the refusal and ends the connection microseconds later. Where both have
     arrived when kafka-python 3.0.12 reads, it drops the data and reports only the end. With this it finds the end at
@@ -167,7 +168,7 @@ def _keep_data_before_the_end(manager: Any) -> None:
         return
 
     async def build_keeping(*arguments: Any, **options: Any) -> Any:
-        """As `build`."""
+        """Builds a connection, like `build`."""
         transport = await build(*arguments, **options)
         receive = getattr(transport, "_sock_recv", None)
         if receive is None:
@@ -184,11 +185,14 @@ def _keep_data_before_the_end(manager: Any) -> None:
 
 
 def _addresses(servers: str) -> list[str]:
-    found = [each.strip() for each in servers.split(",") if each.strip()]
-    wrong = next((each for each in found if not each.rpartition(":")[0] or not each.rpartition(":")[2].isdigit()), None)
-    if not found or wrong is not None:
-        raise ResourceError(f"{servers!r} are no bootstrap servers: give host:port,... of brokers or of a node")
-    return found
+    addresses = [each.strip() for each in servers.split(",") if each.strip()]
+    parts = ((each, *each.rpartition(":")) for each in addresses)
+    wrong = next((each for each, host, _, port in parts if not host or not port.isdigit()), None)
+    if not addresses or wrong is not None:
+        raise ResourceError(
+            f"{servers!r} is not a list of bootstrap servers: use host:port,... of brokers or of a node"
+        )
+    return addresses
 
 
 def refusal(kind: str, problem: str, operation: str) -> ClusterError:
@@ -218,21 +222,21 @@ def _options(settings: ClusterSettings) -> dict[str, Any]:
     Raises:
         UnknownSettingError: one of them is not known to it.
     """
-    found: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     for key, value in settings.client.items():
         if key in _OPTIONS:
-            found[_OPTIONS[key]] = value
+            options[_OPTIONS[key]] = value
         elif key == "ssl.endpoint.identification.algorithm":
-            found["ssl_check_hostname"] = value.lower() != "none"
+            options["ssl_check_hostname"] = value.lower() != "none"
         else:
             raise UnknownSettingError(
-                f"{settings.client_from}: {key} is not understood here; known are {', '.join(sorted(_OPTIONS))} and "
-                "what Kafka's tools call them"
+                f"{settings.client_from}: {key} is not supported; use {', '.join(sorted(_OPTIONS))}, or their names "
+                "in Kafka's tools"
             )
-    found["security_protocol"] = found.get("security_protocol", "PLAINTEXT").upper()
-    mechanism = found.get("sasl_mechanism")
+    options["security_protocol"] = options.get("security_protocol", "PLAINTEXT").upper()
+    mechanism = options.get("sasl_mechanism")
     if mechanism is not None and mechanism not in _MECHANISMS:
         raise UnknownSettingError(
-            f"{settings.client_from}: sasl.mechanism is {mechanism}; known are {', '.join(_MECHANISMS)}"
+            f"{settings.client_from}: sasl.mechanism is {mechanism}; supported are {', '.join(_MECHANISMS)}"
         )
-    return found
+    return options

@@ -14,7 +14,7 @@ V = TypeVar("V")
 
 
 class Action(StrEnum):
-    """What happens to a resource."""
+    """Action on a resource."""
 
     ADD = "add"
     CHANGE = "change"
@@ -26,7 +26,7 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change(Generic[K, V]):
-    """What happens to one resource.
+    """Planned change of one resource.
 
     Attributes:
         name: of the resource.
@@ -135,7 +135,7 @@ class Kind(Generic[K, V]):
         stale = [" ".join(self.words(each.name)) for each in changes if current.get(each.name) != each.before]
         if stale:
             raise ResourceError(
-                f"{', '.join(stale)} changed since the plan was made, so nothing is applied: make the plan again"
+                f"{', '.join(stale)} changed since the plan was made, so nothing is applied: plan again"
             )
         if changes:
             store.alter({each.name: each.after for each in changes})

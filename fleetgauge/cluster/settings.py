@@ -26,5 +26,5 @@ class ClusterSettings:
 
 
 def connection_settings(client: Mapping[str, str]) -> dict[str, str]:
-    """Those of librdkafka's settings that the Admin API needs, too."""
+    """Settings of librdkafka that the Admin API needs, too."""
     return {key: value for key, value in client.items() if key.startswith(_CONNECTION)}

@@ -24,7 +24,7 @@ from fleetgauge.node.processes.http_supervisor import bound_socket
 
 _FINISH_S: Final = 1.0
 _NEEDED: Final = ("numpy", "prometheus_client")
-"""Of the extra."""
+"""Modules that the extra installs."""
 _INDEX: Final = {"endpoints": {"/healthz": "200 while the process answers", "/openapi.json": "the API of the console"}}
 
 
@@ -53,7 +53,7 @@ def console(
     job = console_job(read, "console")
     check_access(read.http_access(operator_token(read)))
     if not read.http_listeners:
-        raise ConfigError("http.listeners", "is empty, and the page has to be served somewhere")
+        raise ConfigError("http.listeners", "is empty, and the page needs an address")
     if read.push_log == "sqlite" and not read.log_dirs.is_dir():
         raise ConfigError(
             "log.dirs",

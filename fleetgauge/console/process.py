@@ -97,10 +97,10 @@ def _subscriptions(cluster: ClusterSettings | None, node: Node, state: Fleetless
 
 
 def _clients(node: Node, state: Fleetless) -> "list[Client]":
-    """The live clients: those of the process beside, or of the fleet."""
-    found = node.clients()
-    if found is not None:
-        return found
+    """Live clients: those that the process beside knows, or those of the fleet."""
+    clients = node.clients()
+    if clients is not None:
+        return clients
     from fleetgauge.cluster.subscriptions.clients import clients_of
     from fleetgauge.console.state.query import MAX_LIMIT, ClientQuery
 

@@ -13,14 +13,15 @@ from fleetgauge.demo.processes import DemoError
 PRODUCER_IDS = ("orders-producer", "billing-producer")
 SLOW_CONSUMER_ID = "invoices-consumer"
 WORK_S = {"audit-consumer": 0.0, SLOW_CONSUMER_ID: 0.5}
-"""What the application of each consumer does after each `poll()` [s]."""
+"""Work of each consumer's application after each `poll()` [s]."""
 CLIENT_IDS = (*PRODUCER_IDS, *WORK_S)
 
 _POLL_S = 0.02
 _PUSHES_WITHIN_MS = 30_000
 _ANSWERED_MS = 200
-"""By then a client has the answer to a push that is in the log; its next push is 800 ms after the last one at the
-earliest."""
+"""Time after which a client has the response to a push that is in the log; its next push follows 800 ms after the last
+one at the earliest.
+"""
 
 
 class _Application:

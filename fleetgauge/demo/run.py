@@ -106,8 +106,8 @@ def demo_directory(kept: Path | None) -> Iterator[Path]:
             raise DemoError(f"{kept} is not empty: name a new directory")
         yield kept.absolute()
         return
-    with tempfile.TemporaryDirectory(prefix="fleetgauge-demo-") as made:
-        yield Path(made)
+    with tempfile.TemporaryDirectory(prefix="fleetgauge-demo-") as directory:
+        yield Path(directory)
 
 
 def _run_clients(node: ServedNode, data: DataDirectory, console: Console, time: Time) -> None:
@@ -187,9 +187,9 @@ def _fleet(*arguments: str) -> None:
 
 def _missing_in_verdicts(verdicts: list[dict[str, Any]]) -> Iterator[str]:
     first = verdicts[0] if verdicts else {}
-    found = first.get("verdict"), first.get("subject"), first.get("state")
-    if found != ("slow-processing", SLOW_CONSUMER_ID, "open"):
-        yield f"{SLOW_CONSUMER_ID} hardly polls, and is not the first verdict: that is {found}"
+    first_verdict = first.get("verdict"), first.get("subject"), first.get("state")
+    if first_verdict != ("slow-processing", SLOW_CONSUMER_ID, "open"):
+        yield f"{SLOW_CONSUMER_ID} hardly polls, and is not the first verdict: that is {first_verdict}"
 
 
 def _missing_at_receiver(clients: dict[str, Any]) -> Iterator[str]:

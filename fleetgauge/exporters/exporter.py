@@ -105,7 +105,7 @@ class BatchSettings:
 
     def __post_init__(self) -> None:
         if self.max_bytes < 1 or self.max_records < 1 or self.linger_ms < 0:
-            raise ValueError(f"a batch needs room for a push and no negative time: {self}")
+            raise ValueError(f"a batch needs space for one push and no negative time: {self}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +124,7 @@ class RetrySettings:
     def __post_init__(self) -> None:
         if not 1 <= self.backoff_ms <= self.backoff_max_ms:
             raise ValueError(
-                f"retry.backoff.ms is {self.backoff_ms}: it must be 1 at least and not above retry.backoff.max.ms, "
+                f"retry.backoff.ms is {self.backoff_ms}: it must be at least 1 and at most retry.backoff.max.ms, "
                 f"which is {self.backoff_max_ms}"
             )
 
@@ -187,7 +187,7 @@ def export(exporter: Exporter, batch: Batch) -> Outcome:
         return outcome
     return Retry(
         reason="error",
-        detail=f"export returned {type(outcome).__name__}, and not Delivered, Retry, TooLarge or Refused: "
+        detail=f"export returned {type(outcome).__name__} instead of Delivered, Retry, TooLarge or Refused: "
         "it is unknown whether the batch was delivered",
     )
 
@@ -221,15 +221,15 @@ def bounded_text(text: object, max_chars: int = MAX_DETAIL_CHARS) -> str:
 def converted(
     records: Iterable[PushRecord], convert: Callable[[PushRecord], _T], *malformed: type[Exception]
 ) -> tuple[list[_T], tuple[RefusedRecord, ...]]:
-    """What `convert` makes of each record, and the records for which it raises one of `malformed`."""
-    found: list[_T] = []
+    """Results of `convert` for each record, and the records for which it raises one of `malformed`."""
+    results: list[_T] = []
     refused: list[RefusedRecord] = []
     for record in records:
         try:
-            found.append(convert(record))
+            results.append(convert(record))
         except malformed as error:
             refused.append(RefusedRecord(push_id=record.push_id, reason=MALFORMED_PAYLOAD, detail=str(error)))
-    return found, tuple(refused)
+    return results, tuple(refused)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,7 +33,7 @@ LABEL_NAMES: Final = (*RECORD_LABELS, NAMESPACE)
 """All labels that can be chosen, in the order in which they are written."""
 
 _CACHED_CLIENTS: Final = 16_384
-"""As many as the client instances that a node caches; 1 to 2 kB each."""
+"""Number of cached clients, the same as a node's cached client instances; 1 to 2 kB each."""
 _FIRST: Final = 0x0A
 """Tag of field 1, length-delimited: resource_metrics, resource, attributes, key, string_value."""
 _SECOND: Final = 0x12

@@ -131,13 +131,13 @@ class Options:
     def mapping(self, key: str, *, secret: bool = False) -> tuple[tuple[str, str], ...]:
         """Reads a map, sorted by name: a table, dotted keys below `key`, or `a=b,c=d`. Errors hide a `secret`."""
         value = self._take(key, {})
-        found = dict(value) if isinstance(value, Mapping) else self._pairs(key, value, secret=secret)
+        pairs = dict(value) if isinstance(value, Mapping) else self._pairs(key, value, secret=secret)
         below = [name for name in self._left if name.startswith(f"{key}.")]
-        found.update((name[len(key) + 1 :], self._left.pop(name)) for name in below)
-        for name, content in found.items():
+        pairs.update((name[len(key) + 1 :], self._left.pop(name)) for name in below)
+        for name, content in pairs.items():
             if not isinstance(content, (str, int, float)):
                 raise self.error(f"{key}.{name}", HIDDEN if secret else content, "expected a text")
-        return tuple(sorted((str(name), _text(content)) for name, content in found.items()))
+        return tuple(sorted((str(name), _text(content)) for name, content in pairs.items()))
 
     def listed(self, key: str) -> tuple[str, ...]:
         """Reads one or more texts, as a list or as comma-separated text."""
@@ -145,10 +145,10 @@ class Options:
         texts = value.split(",") if isinstance(value, str) else value
         if not isinstance(texts, (list, tuple)) or not all(isinstance(text, str) for text in texts):
             raise self.error(key, value, "expected a list of texts, or text separated by commas")
-        found = tuple(text.strip() for text in texts if text.strip())
-        if not found:
+        items = tuple(text.strip() for text in texts if text.strip())
+        if not items:
             raise self.error(key, value, "expected at least one")
-        return found
+        return items
 
     def optional_listed(self, key: str) -> tuple[str, ...]:
         """Reads texts as `listed`; none if the key is missing."""

@@ -19,7 +19,7 @@ NUMBERS: Final = {START: "Q", TIME: "Q", DOUBLE: "d", INT: "q"}
 """Tags of the numbers of a point of a gauge or sum, and how `struct` reads them: each has eight bytes."""
 
 _BYTES_BESIDE: Final = 2_048
-"""Of what was learnt of a push, however short that is [B]."""
+"""Memory of the fields of a push, in addition to its length [B]."""
 
 Numbers = tuple[Any, ...]
 T = TypeVar("T")
@@ -59,10 +59,10 @@ def encoded_points(payload: bytes) -> Iterator[EncodedPoint]:
 
 
 def _points_of(payload: bytes, metric: Field) -> Iterator[EncodedPoint]:
-    found = [each for each in fields(payload, metric.value, metric.end) if each.tag in _KINDS]
-    if len(found) > 1:
+    kinds = [each for each in fields(payload, metric.value, metric.end) if each.tag in _KINDS]
+    if len(kinds) > 1:
         raise NoPatternError
-    for data in found:
+    for data in kinds:
         said = {
             each.tag: read_number(payload, each.value, each.end)[0]
             for each in fields(payload, data.value, data.end)
@@ -77,7 +77,7 @@ def _messages(data: bytes, position: int, end: int, wanted: int) -> Iterator[Fie
 
 
 class Learnt(Generic[T]):
-    """What was learnt of recent pushes, by their length: clients with equal pushes share it.
+    """Learnt fields of recent pushes, by their length: clients with equal pushes share them.
 
     Args:
         fits: tells whether it holds for a push.
@@ -93,7 +93,7 @@ class Learnt(Generic[T]):
         self._bytes = 0
 
     def find(self, payload: bytes) -> T | None:
-        """What holds for a push; None if that is not known."""
+        """Learnt fields of a push; None if unknown."""
         return next((each for each in self._known.get(len(payload), ()) if self._fits(each, payload)), None)
 
     def keep(self, payload: bytes, learnt: T) -> None:

@@ -88,15 +88,15 @@ class _Instruments:
         provider = MeterProvider([self._reader], Resource.create(about), shutdown_on_exit=False)
         self._meter = provider.get_meter(SERVICE_NAME)
         self._now: dict[str, Metric] = {}
-        self._made: set[str] = set()
+        self._created: set[str] = set()
 
     def collected(self, metrics: "Iterable[Metric]") -> "MetricsData | None":
         """Counters and gauges as the SDK's data; None if there are none."""
         counter, gauge = self._meter.create_observable_counter, self._meter.create_observable_gauge
         self._now = {metric.name: metric for metric in metrics}
         for name, metric in self._now.items():
-            if name not in self._made:
-                self._made.add(name)
+            if name not in self._created:
+                self._created.add(name)
                 make = counter if metric.type == "counter" else gauge
                 make(name, [self._observer(name)], description=metric.documentation)
         return self._reader.get_metrics_data()
@@ -122,7 +122,7 @@ class SelfMetricsExporter:
     """
 
     close_grace_s: float = 1.0
-    """How long a running export may take to return after the stop [s]."""
+    """Time that a running export may take to return after the stop [s]."""
 
     def __init__(
         self, name: str, settings: SelfMetricsSettings, source: "Callable[[], Iterable[Metric]]", *, time: Time

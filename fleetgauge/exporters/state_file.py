@@ -136,7 +136,7 @@ class StateFile:
     """
 
     busy_ms: int = 2_000
-    """How long another process's lock is waited for [ms]."""
+    """Time to wait for another process's lock [ms]."""
 
     def __init__(self, path: Path | None, owner: str = "prometheus") -> None:
         """Opens the database. A damaged one is renamed, because counters that restart are better than none.
@@ -296,11 +296,11 @@ def _translated(path: Path | None) -> Iterator[None]:
     try:
         yield
     except apsw.FullError as error:
-        raise StateError(f"no room left on the disk of {path}: {error}") from error
+        raise StateError(f"no space left on the disk of {path}: {error}") from error
     except (apsw.CorruptError, apsw.NotADBError) as error:
         raise _DamagedError(f"{path} is damaged: {error}") from error
     except apsw.BusyError as error:
-        raise StateError(f"{path} is in use by another exporter; give each a state.file of its own") from error
+        raise StateError(f"{path} is in use by another exporter; give each its own state.file") from error
     except (apsw.Error, OSError) as error:
         raise StateError(
             f"{path} cannot be used: {error}; if that lasts, move it away to restart its counters"
@@ -335,10 +335,10 @@ def _is_row(row: Sequence[object], *types: type) -> bool:
     return all(type(value) is wanted for value, wanted in zip(row, types, strict=True))
 
 
-def _text(found: object) -> str:
-    """What is a text, if the file is not damaged; else nothing."""
+def _text(value: object) -> str:
+    """The value if it is a text, as in an undamaged file; otherwise an empty text."""
     try:
-        return found.decode() if isinstance(found, bytes) else ""
+        return value.decode() if isinstance(value, bytes) else ""
     except UnicodeDecodeError:
         return ""
 

@@ -29,11 +29,11 @@ SortKeys: TypeAlias = list[tuple[str, Literal["ascending", "descending"]]]
 
 _NAMES_ALLOCATOR: Final = "ARROW_DEFAULT_MEMORY_POOL"
 _KEPT_MS: Final = 10_000
-"""How long freed memory is kept for the next chunk [ms]."""
+"""Time that freed memory is kept for the next chunk [ms]."""
 
 
 class _NoPandas(MetaPathFinder):
-    """Has `import pandas` fail."""
+    """Makes `import pandas` fail."""
 
     def find_spec(self, name: str, path: Any, target: Any = None) -> None:
         if name == "pandas":
@@ -41,7 +41,8 @@ class _NoPandas(MetaPathFinder):
 
 
 def _leave_pandas_out() -> None:
-    """Makes the first array, at which pyarrow imports pandas where it is installed: a second that no command needs.
+    """Makes the first array. At that moment pyarrow imports pandas where it is installed, which takes a second that no
+    command needs.
 
     pyarrow tries once, to know arrays of pandas when it sees them; its conversions to pandas still import it.
     """
@@ -57,7 +58,8 @@ _leave_pandas_out()
 
 
 def allocate_with_jemalloc() -> None:
-    """Has Arrow allocate with jemalloc, unless it lacks it or ARROW_DEFAULT_MEMORY_POOL names another allocator.
+    """Makes Arrow allocate with jemalloc, unless jemalloc is missing or ARROW_DEFAULT_MEMORY_POOL names another
+    allocator.
 
     Its default, mimalloc, gives pages back so soon that the kernel clears them for every chunk of pushes again: a tenth
     of the time of a run and more. So does jemalloc as Arrow sets it up.
@@ -69,7 +71,7 @@ def allocate_with_jemalloc() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
-    """Rows of one schema, in no order, to be read once."""
+    """Rows of one schema, in no order, that can be read once."""
 
     schema: Schema
     batches: Iterable[RecordBatch]
@@ -77,8 +79,8 @@ class Rows:
 
 def to_list(column: Array) -> list[Any]:
     """The values of a column as Python has them, None for null: the stubs call every value optional."""
-    found: list[Any] = column.to_pylist()
-    return found
+    values: list[Any] = column.to_pylist()
+    return values
 
 
 def conformed(schema: Schema, columns: Mapping[str, Array], rows: int) -> Table:

@@ -1,12 +1,12 @@
-"""The room's own errors. `fleet` may not import `wire`, so its root stands beside `base.errors`."""
+"""Errors of this room. `fleet` may not import `wire`, so its base class is separate from `base.errors`."""
 
 
 class FleetError(Exception):
-    """Root of what this room raises on purpose; its text is one sentence for an operator."""
+    """Base class of the errors that this room raises deliberately; the text is one sentence for an operator."""
 
 
 class WrongOptionError(FleetError):
-    """An option, or the rule file that it names, is not what it has to be: to start again would not help."""
+    """An option, or the rule file that it names, is invalid: starting again would not help."""
 
 
 class JavaError(FleetError):
@@ -14,35 +14,35 @@ class JavaError(FleetError):
 
 
 class LandingError(FleetError):
-    """The landing zone cannot be read: no such path, nothing in it, or files that are no push records."""
+    """The landing zone cannot be read: no such path, no files, or files without push records."""
 
 
 class SourceError(WrongOptionError):
-    """What `--source` and its options name is in no form that is known."""
+    """The value of `--source`, or one of its options, is not in a known form."""
 
 
 class TopicError(FleetError):
-    """A topic cannot be read: no broker answers, no such topic, not allowed, or nothing on it."""
+    """A topic cannot be read: no broker answers, no such topic, no permission, or no records."""
 
 
 class JarError(FleetError):
-    """A jar beyond PySpark's own (the Kafka connector, Delta Lake) is not there and cannot be had."""
+    """A jar beyond PySpark's own (the Kafka connector, Delta Lake) is missing and cannot be fetched."""
 
 
 class TableError(FleetError):
-    """A standing table is missing, is none of ours, or somebody else is writing it."""
+    """A table is missing, is not a Fleetgauge table, or is being written by another process."""
 
 
 class UnreadableTableError(TableError):
-    """A standing table cannot be read: it is damaged, or its store does not answer."""
+    """A table cannot be read: it is damaged, or its store does not answer."""
 
 
 class BusyError(TableError):
-    """Another process is at work on the tables: what is asked can be done later."""
+    """Another process is using the tables: the command can be repeated later."""
 
 
 class NotInstalledError(FleetError):
-    """What an extra of this package brings is not there."""
+    """A package of an optional extra is not installed."""
 
 
 class SparkEndedError(FleetError):
@@ -58,10 +58,10 @@ class SchemaError(FleetError):
 
 
 def no_landing_zone(source: str) -> str:
-    """What a path that is not there is answered with, by whatever looks for a landing zone."""
+    """Error sentence for a source path that does not exist, the same for all commands."""
     return (
-        f"there is no landing zone at {source}: name with --source the directory that the exporter of type landing "
-        "writes to (it makes it with its first files, a minute or two after the first push)"
+        f"there is no landing zone at {source}: set --source to the directory of the exporter of type landing "
+        "(created with its first files, one or two minutes after the first push)"
     )
 
 

@@ -1,4 +1,4 @@
-"""The fleet as its standing tables have it: what commands, report and readers of Spark ask.
+"""The fleet's tables, as commands, report and Spark readers query them.
 
     fleet = Fleet("./fleetgauge-data/fleet")
     fleet.windows("latency", since=datetime(2026, 3, 1, tzinfo=UTC))
@@ -24,7 +24,7 @@ from fleetgauge.fleet.tables.store import Store
 RowsT = TypeVar("RowsT")
 
 _AGES: Final = (timedelta(minutes=1), timedelta(hours=1), timedelta(days=1), None)
-"""Of the rows that are looked through for the latest, one after the other; None for all."""
+"""Ages searched for the latest rows, one after the other; None means all rows."""
 _TIMES: Final = ("received_at", "window_start", "sampled_at", "last_seen", "finished_at", "opened_at")
 
 
@@ -38,7 +38,7 @@ class Selected(TypedDict, total=False):
 
 
 class Tables(ABC, Generic[RowsT]):
-    """Standing tables by name, in one form of rows. Times select by the column that `time_of` names."""
+    """Fleet tables by name, in one form of rows. Times select by the column that `time_of` names."""
 
     @abstractmethod
     def table(self, name: str, selection: Selection | None = None) -> RowsT:
@@ -110,13 +110,13 @@ class Chosen:
         return self.rows.table(columns, self.where)
 
     def count(self) -> int:
-        """How many rows there are."""
+        """Number of rows."""
         if self.where is None:
             return self.log.size().rows
         return sum(batch.num_rows for batch in self.batches([time_of(self.table) or self.table.schema.names[0]]))
 
     def latest(self, count: int) -> "Chosen":
-        """The same rows, without most of those that are not among the latest `count`.
+        """The same rows, without most of those that cannot be among the latest `count`.
 
         The column of times alone is read for it, from the end: a point has thirty columns beside.
         """
@@ -163,7 +163,7 @@ class Fleet(Tables[Table]):
         return self.chosen(name, selection).read()
 
     def has(self, name: str) -> bool:
-        """True if the table was made."""
+        """True if the table exists."""
         return TableLog(catalog.TABLES[name].path(self.root), self._options).exists()
 
     def chosen(self, name: str, selection: Selection | None = None, group_id: str | None = None) -> Chosen:
@@ -196,7 +196,7 @@ class Fleet(Tables[Table]):
 
     @classmethod
     def with_verdicts(cls, tables: str, conf: Mapping[str, str] | None = None) -> "Fleet":
-        """The tables under a root that verdicts were given of.
+        """The tables under a root in which verdicts were computed.
 
         Raises:
             TableError: there are no verdicts, or not all of the tables that belong to them.
@@ -207,13 +207,13 @@ class Fleet(Tables[Table]):
         for table in (catalog.CLIENTS, catalog.WINDOWS, catalog.JUDGED):
             if not fleet.store.has(table):
                 raise TableError(
-                    f"the table {table.name} is missing in {tables}: restore a backup, or have fleet run make the "
-                    "tables again in an empty directory"
+                    f"the table {table.name} is missing in {tables}: restore a backup, or run fleet run with "
+                    "an empty --tables directory"
                 )
         return fleet
 
     def judged(self) -> "Judged":
-        """What the verdicts are given of, by what files say of themselves."""
+        """Extent of the data that the verdicts were computed from, by the statistics of files."""
         store = self.store
         files = [file for file in store.files(catalog.WINDOWS) if file["num_records"]]
         begins = [file["min.window_start"] for file in files]
@@ -232,7 +232,7 @@ class Fleet(Tables[Table]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """What the verdicts are given of.
+    """Extent of the data that the verdicts were computed from.
 
     Attributes:
         instances: client instances known.
@@ -245,18 +245,18 @@ class Judged:
 
     def __str__(self) -> str:
         if self.begin is None or self.end is None:
-            return "nothing, as there is no window yet"
+            return "nothing: there is no window yet"
         instances = f"{self.instances:,} client instance{'' if self.instances == 1 else 's'}"
         return f"{instances} from {self.begin:%Y-%m-%d %H:%M} to {self.end:%Y-%m-%d %H:%M} UTC"
 
 
 def time_of(table: catalog.Table) -> str | None:
-    """The column that times select by: of receipt, where a window begins, when a client was last seen; or None."""
+    """The column that time bounds apply to: time of receipt, beginning of the window, or time last seen; or None."""
     return next((name for name in _TIMES if name in table.schema.names), None)
 
 
 def days_of(table: catalog.Table, selection: Selection) -> tuple[date | None, date | None]:
-    """The first and the last day that a selection has rows of, of a table partitioned by days; None is no bound."""
+    """First and last day of the selected rows in a table partitioned by days; None means unbounded."""
     since, until = selection.since, selection.until
     if not table.dated:
         return None, None
@@ -264,21 +264,21 @@ def days_of(table: catalog.Table, selection: Selection) -> tuple[date | None, da
 
 
 def _condition(table: catalog.Table, selection: Selection, group_id: str | None) -> Any:
-    found = []
+    conditions = []
     first, last = days_of(table, selection)
     if selection.since is not None:
-        found.append(pc.field(_asked(table, time_of(table), "times")) >= selection.since)
+        conditions.append(pc.field(_asked(table, time_of(table), "times")) >= selection.since)
     if selection.until is not None:
-        found.append(pc.field(_asked(table, time_of(table), "times")) < selection.until)
+        conditions.append(pc.field(_asked(table, time_of(table), "times")) < selection.until)
     if first is not None:
-        found.append(pc.field(catalog.DATE) >= pa.scalar(first))
+        conditions.append(pc.field(catalog.DATE) >= pa.scalar(first))
     if last is not None:
-        found.append(pc.field(catalog.DATE) <= pa.scalar(last))
+        conditions.append(pc.field(catalog.DATE) <= pa.scalar(last))
     of_group = {} if group_id is None else {"group_id": [group_id]}
     for name, values in {**selection.ids, **of_group}.items():
-        found.append(pc.field(_asked(table, name, name)).isin(list(values)))
+        conditions.append(pc.field(_asked(table, name, name)).isin(list(values)))
     where = None
-    for condition in found:
+    for condition in conditions:
         where = condition if where is None else where & condition
     return where
 

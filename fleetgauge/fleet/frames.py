@@ -1,4 +1,4 @@
-"""The standing tables as DataFrames, in a session with nothing of Delta Lake in it."""
+"""The fleet's tables as DataFrames, in a session that needs no Delta Lake."""
 
 from collections.abc import Mapping
 
@@ -33,7 +33,7 @@ class Frames(Tables[DataFrame]):
         self._fleet = Fleet(tables, spark.conf.getAll if conf is None else conf)
 
     def has(self, name: str) -> bool:
-        """True if the table was made."""
+        """True if the table exists."""
         return self._fleet.has(name)
 
     def table(self, name: str, selection: Selection | None = None) -> DataFrame:
@@ -65,7 +65,7 @@ def make_views(spark: SparkSession, tables: str, prefix: str = "") -> list[str]:
 
     Args:
         spark: the session.
-        tables: the root of the standing tables.
+        tables: the root of the fleet tables.
         prefix: before the name of each, such as `fleet_`.
 
     Returns:

@@ -5,7 +5,7 @@ from fleetgauge.telemetry.catalogue.standard_metrics import KAFKA_PREFIX, known_
 
 
 def advice(prefix: str) -> str | None:
-    """What to say of a prefix of Kafka's own metrics that selects none that a client is known to send; else None.
+    """Advice for a prefix of Kafka's own metrics that no known client sends; else None.
 
     >>> advice("org.apache.kafka.consumer."), advice("com.example.")
     (None, None)
@@ -14,4 +14,4 @@ def advice(prefix: str) -> str | None:
     if not prefix.startswith(KAFKA_PREFIX) or any(name.startswith(prefix) for name in names):
         return None
     near = nearest(prefix, names)
-    return f"no client is known to send a metric {prefix}" + (f": did you mean {near}?" if near else "")
+    return f"no known client sends a metric {prefix}" + (f": did you mean {near}?" if near else "")

@@ -28,7 +28,7 @@ def schema_of(*fields: tuple[str, Any]) -> Schema:
 
 
 def encoded(schema: Schema) -> Schema:
-    """The same columns, those of text as dictionaries: points have few distinct texts, and each is copied once."""
+    """The same columns with text as dictionaries: points have few distinct texts, and each is copied once."""
     texts = pa.dictionary(pa.int32(), pa.string())
     return pa.schema([field.with_type(texts) if field.type == pa.string() else field for field in schema])
 
@@ -65,7 +65,7 @@ TOPIC_RECORDS: Final = schema_of(
     ("timestamp", TIME),
     ("headers", pa.list_(pa.struct(list(_HEADER)))),
 )
-"""Records of a Kafka topic as Spark's connector gives them: whatever anyone has put there."""
+"""Records of a Kafka topic as Spark's connector returns them; their content is not validated."""
 
 BRONZE: Final = _joined(PUSH_RECORD, _ORIGIN, schema_of(("fault", pa.string())))
 """PUSH_RECORD, the file and row that it came from (the partition `topic-0` and offset, if it came from a topic), and
@@ -99,7 +99,7 @@ _GAPS: Final = schema_of(*typed(pa.bool_(), "gap", "covers_gap"))
 SENDER: Final = schema_of(
     *typed(pa.string(), "client_rack", "group_id", "group_instance_id", "group_member_id", "transactional_id"),
 )
-"""What a client says of itself in its payload (KIP-714, Client telemetry labels); null in a heartbeat."""
+"""Labels of a client in its payload (KIP-714, Client telemetry labels); null in a heartbeat."""
 
 _ROLE: Final = schema_of(("role", pa.string()))
 
@@ -120,8 +120,9 @@ PUSHES: Final = _joined(_COUNTED_PUSH, _DIALECT, _DATE)
 """
 
 COUNTED: Final = _joined(_COUNTED_PUSH, _ORIGIN, _REASON, _PAYLOAD)
-"""The columns of PUSHES that are read from payloads, and the rows set aside, which have a reason, their payload, and
-only what is known of them."""
+"""Columns of PUSHES that are read from payloads, and rejected rows with a reason, their payload and the columns known
+of them.
+"""
 
 DISTRIBUTION: Final = schema_of(
     ("min", pa.float64()),
@@ -137,7 +138,7 @@ DISTRIBUTION: Final = schema_of(
     ("quantiles", pa.list_(pa.float64())),
     ("quantile_values", pa.list_(pa.float64())),
 )
-"""What a histogram, an exponential histogram or a summary holds beside `count` and `sum`, as OTLP has it.
+"""Content of a histogram, an exponential histogram or a summary besides `count` and `sum`, in OTLP's form.
 
 A histogram has `bounds` and one more `bucket_counts`; an exponential histogram has `scale`, the zero bucket, and
 `bucket_counts` of its positive range from `positive_offset` on; a summary has `quantiles` and their values.
@@ -215,7 +216,7 @@ SERIES: Final = _joined(
         ("bounds", pa.list_(pa.float64())),
     ),
 )
-"""What is remembered of each series between two runs: its point that was received last. No gauges.
+"""Last received point of each series, remembered between two runs; no gauges.
 
 Unique by INSTANCE and `series`, a hash of metric, type, origin, unit, attributes and occurrence; null in rows of an
 earlier form, which a run gives one. `amount` is the running amount of the values or counts, `amount_sum` of the sums,

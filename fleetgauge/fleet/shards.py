@@ -1,4 +1,4 @@
-"""Client instances divided by their ids, so that a task reads, computes and holds some of them at a time.
+"""Ranges of client instance ids, so that a task reads, computes and holds some instances at a time.
 
 Ids are 128 random bits in URL-safe base64, so that ranges of equal width have about as many clients each. Every file's
 statistics name its least and greatest id: a task that reads one range passes over the files of others.
@@ -15,13 +15,14 @@ from fleetgauge.fleet.arrow import pa, pc
 from fleetgauge.fleet.measures.rows import Numbers, one
 
 Part: TypeAlias = tuple[str, str | None]
-"""Ids from the first text on to before the second; None is no end."""
+"""Ids from the first text on, up to but excluding the second; None is no end."""
 
 ROWS_AT_ONCE: Final = 50_000
-"""Rows that a task holds at a time, if it can: of `windows`, the widest, some 100 MB."""
+"""Rows that a task holds at a time if possible: of `windows`, the widest table, some 100 MB."""
 
 _DIGITS: Final = "-0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz"
-"""Of base64, in the order of their code points, which is that of texts in Arrow and in Delta's statistics."""
+"""Digits of base64 in the order of their code points, which is the order of texts in Arrow and in Delta's statistics.
+"""
 _PLACES: Final = 3
 
 FEWEST_SHARDS: Final = 64
@@ -32,7 +33,7 @@ _BITS: Final = 0xFFFFFFFF
 
 
 def parts(count: int) -> list[Part]:
-    """Ranges of about equal width, which have every id once; 262,144 at most.
+    """Ranges of about equal width that cover every id once; at most 262,144.
 
     >>> parts(1), parts(3)
     ([('', None)], [('', 'KKK'), ('KKK', 'eee'), ('eee', None)])
@@ -46,7 +47,7 @@ def parts(count: int) -> list[Part]:
 
 
 def shards_for(tasks: int) -> int:
-    """Into how many shards, ranges as those of `parts`, instances are divided so that tasks have about as many each.
+    """Number of shards that suits so many tasks; shards are ranges as in `parts`, about as many for each task.
 
     SERIES have a file for each, so that they are few where one task has all of them: 64, those of ids that begin with
     the same character. A task of 200 has 20 or 21 of 4,096.
@@ -58,7 +59,7 @@ def shards_for(tasks: int) -> int:
 
 
 def shards_of(ids: Any, shards: int) -> Numbers:
-    """The number of the shard of each id, a `pyarrow.Array` of texts; 0 of null."""
+    """Shard number of each id, a `pyarrow.Array` of texts; 0 for null."""
     beginnings = pc.utf8_slice_codeunits(ids, 0, _PLACES_OF_SHARDS).dictionary_encode()
     of_text = [_number(text) * shards // _SHARDS[-1] for text in beginnings.dictionary.to_pylist()]
     numbers: Numbers = np.array([*of_text, 0])[beginnings.indices.fill_null(-1).to_numpy(zero_copy_only=False)]
@@ -66,14 +67,14 @@ def shards_of(ids: Any, shards: int) -> Numbers:
 
 
 def by_shard(rows: Any, shards: int) -> Iterator[tuple[int, Any]]:
-    """The rows of each shard, of a table or a batch with `client_instance_id`."""
+    """Rows of each shard of a table or batch with `client_instance_id`."""
     numbers = shards_of(one(rows["client_instance_id"]), shards)
     for number in np.unique(numbers).tolist():
         yield number, rows.filter(pa.array(numbers == number))
 
 
 def task_of(column: str, shards: int, tasks: int) -> str:
-    """The number of the task that has the shard of an id, as Spark SQL has it: `shards_of` of a column of texts.
+    """Spark SQL for the number of the task that has an id's shard: `shards_of` for a column of texts.
 
     The number of a null, or of what is no id, is that of some task.
     """
@@ -83,21 +84,21 @@ def task_of(column: str, shards: int, tasks: int) -> str:
 
 
 def placed(tasks: int) -> list[int]:
-    """For each number of a task the least whole number whose rows Spark gives to the partition of that number.
+    """For each task number, the least whole number whose rows Spark puts into the partition of that number.
 
     Spark gives a row to the partition that its hash names, modulo their number: of as many numbers as tasks, several
     would go to the same one, and none to a third of them.
     """
-    found: dict[int, int] = {}
+    number_for: dict[int, int] = {}
     for number in count():
-        found.setdefault(_hash(number) % tasks, number)
-        if len(found) == tasks:
-            return [found[task] for task in range(tasks)]
+        number_for.setdefault(_hash(number) % tasks, number)
+        if len(number_for) == tasks:
+            return [number_for[task] for task in range(tasks)]
     raise AssertionError
 
 
 def divided(rows: int, tasks: int, rows_at_once: int = ROWS_AT_ONCE) -> list[list[Part]]:
-    """Every id once: for each task the ranges that it takes one after the other.
+    """Ranges that each task processes one after the other; together they cover every id once.
 
     Args:
         rows: that there are of all ids.
@@ -114,34 +115,32 @@ def divided(rows: int, tasks: int, rows_at_once: int = ROWS_AT_ONCE) -> list[lis
 
 
 def together(ranges: list[Part]) -> Part:
-    """Ranges that follow one another, as one."""
+    """Adjacent ranges as one range."""
     return ranges[0][0], ranges[-1][1]
 
 
 def within(part: Part) -> Any:
-    """The condition that rows are of these ids: a `pyarrow.compute.Expression`."""
+    """Condition that rows have these ids: a `pyarrow.compute.Expression`."""
     low, high = part
     name = pc.field("client_instance_id")
     return name >= low if high is None else (name >= low) & (name < high)
 
 
 def _number(text: str) -> int:
-    """The first places of an id as a number, by the order of texts; what is no id has some number, too."""
-    found = 0
+    """The first digits of an id as a number, in the order of texts; other texts also get some number."""
+    number = 0
     for character in text.ljust(_PLACES_OF_SHARDS, _DIGITS[0])[:_PLACES_OF_SHARDS]:
-        found = found * len(_DIGITS) + min(bisect_left(_DIGITS, character), len(_DIGITS) - 1)
-    return found
+        number = number * len(_DIGITS) + min(bisect_left(_DIGITS, character), len(_DIGITS) - 1)
+    return number
 
 
 def _hash(number: int) -> int:
-    """Spark's of a whole number of 32 bits (Murmur3, seed 42), as one without a sign or, where it has one, one that is
-    the same modulo any number.
-    """
+    """Spark's hash of a 32-bit integer (Murmur3, seed 42), without sign, or equal to it modulo any number of tasks."""
     mixed = _rotated(number * 0xCC9E2D51, 15) * 0x1B873593
-    found = (_rotated(42 ^ mixed & _BITS, 13) * 5 + 0xE6546B64) & _BITS ^ 4
+    hashed = (_rotated(42 ^ mixed & _BITS, 13) * 5 + 0xE6546B64) & _BITS ^ 4
     for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35), (16, 1)):
-        found = (found ^ found >> shift) * factor & _BITS
-    return found - (found >> 31 << 32)
+        hashed = (hashed ^ hashed >> shift) * factor & _BITS
+    return hashed - (hashed >> 31 << 32)
 
 
 def _rotated(number: int, by: int) -> int:
@@ -150,9 +149,9 @@ def _rotated(number: int, by: int) -> int:
 
 
 def _text(number: int) -> str:
-    """A number as digits of base64, without zeros at its end: `A` is less than `A-` and than all else that follows."""
-    found = ""
+    """A number as base64 digits, without zeros at the end: `A` sorts before `A-` and everything that follows."""
+    text = ""
     for _ in range(_PLACES):
         number, digit = divmod(number, len(_DIGITS))
-        found = _DIGITS[digit] + found
-    return found.rstrip(_DIGITS[0])
+        text = _DIGITS[digit] + text
+    return text.rstrip(_DIGITS[0])

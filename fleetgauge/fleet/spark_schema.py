@@ -1,4 +1,4 @@
-"""The schemas of `fleet.schemas`, which are Arrow's, as Spark has them."""
+"""Spark's form of the schemas in `fleet.schemas`, which are Arrow schemas."""
 
 from functools import cache
 from typing import Any, Final

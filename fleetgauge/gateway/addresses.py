@@ -1,4 +1,4 @@
-"""The addresses under which clients reach the brokers: Kafka's own, or a gateway for each node."""
+"""Addresses under which clients reach the brokers: Kafka's own, or a gateway for each node."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -37,8 +37,8 @@ class NodeAddresses:
 
     def of(self, node_id: int, host: str, port: int) -> tuple[str, int]:
         """Host and port for clients. A node without an address (id -1, an empty host) keeps its own."""
-        found = self.find(node_id) if node_id >= 0 and host else None
-        return (host, port) if found is None else (found[0] or host, found[1])
+        address = self.find(node_id) if node_id >= 0 and host else None
+        return (host, port) if address is None else (address[0] or host, address[1])
 
     def find(self, node_id: int) -> tuple[str, int] | None:
         """Host and port of a node, the host empty if it is the broker's own; None without an entry for it."""

@@ -16,7 +16,9 @@ SHARE_FETCH: Final = 78
 SHARE_ACKNOWLEDGE: Final = 79
 
 DELEGATION_TOKENS: Final = frozenset({38, 39, 40, 41})
-"""Create, renew, expire and describe: at a broker that knows the gateway's user alone they would be that user's."""
+"""Create, renew, expire and describe: a broker that knows only the gateway's user would treat them as that user's
+requests.
+"""
 
 NEVER: Final = 1 << 15
 """As `flexible_from`: no version has tagged fields."""
@@ -117,4 +119,4 @@ PASSED: Final[dict[int, PassedApi]] = {
     91: PassedApi("AlterShareGroupOffsets", 0, 0),
     92: PassedApi("DeleteShareGroupOffsets", 0, 0),
 }
-"""By api key. Requests between brokers and controllers are not passed."""
+"""Passed APIs by API key. Requests between brokers and controllers do not pass."""

@@ -10,7 +10,7 @@ from typing import Final, Protocol, cast
 from fleetgauge.wire.messages.proxy_header import encode_v2
 
 CONNECT_WITHIN_S: Final = 10.0
-"""How long a connection to a broker may take [s], as in Kafka's clients (`socket.connection.setup.timeout.ms`)."""
+"""Time limit to open a connection to a broker [s], as in Kafka's clients (`socket.connection.setup.timeout.ms`)."""
 
 
 class BrokerEvents(Protocol):
@@ -23,7 +23,7 @@ class BrokerEvents(Protocol):
         """Bytes arrived."""
 
     def broker_reads(self, reads: bool) -> None:
-        """The broker takes bytes, or too many wait for it."""
+        """The broker takes bytes again, or too many are waiting for it."""
 
     def broker_lost(self, error: Exception | None) -> None:
         """The connection has ended."""
@@ -60,7 +60,7 @@ class BrokerSide(asyncio.Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Brokers:
-    """How the brokers are connected to.
+    """Settings of the connections to brokers.
 
     Attributes:
         host, port, tls, server_hostname, sends_proxy_header: see `gateway.gateway.GatewaySettings`.

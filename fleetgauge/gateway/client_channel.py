@@ -154,7 +154,7 @@ class ClientChannel(BaseChannel):
         self._stop_meter()
 
     def eof_received(self) -> bool:
-        """The client has closed its side. Requests that it sent are still passed and answered."""
+        """The client has closed its side. Its requests are still passed and answered."""
         self._client_ended = True
         self._requests.end()
         self._settle()
@@ -230,7 +230,7 @@ class ClientChannel(BaseChannel):
             request = own_login.receive(body, self._clock())
         except LoginError as error:
             self._shared.broker_connect_failures += 1
-            raise ProtocolError("broker_refuses_login", f"the broker does not take the gateway: {error}") from error
+            raise ProtocolError("broker_refuses_login", f"the broker rejects the gateway's login: {error}") from error
         if request:
             assert self._broker is not None
             self._broker.write(request)
@@ -254,7 +254,9 @@ class ClientChannel(BaseChannel):
         self._settle()
 
     def broker_lost(self, error: Exception | None) -> None:
-        """The broker has closed the connection, or it is lost: the client gets what has come, and its end."""
+        """The connection to the broker is closed or lost: the client gets the bytes that arrived, then its connection
+        ends.
+        """
         self._shared.broker_connections -= 1
         self._broker = None
         if self._close_reason is not None or self._transport is None:
@@ -270,7 +272,7 @@ class ClientChannel(BaseChannel):
     # Both streams
 
     def _take_requests(self, data: bytes, now_ns: int) -> None:
-        """Handles requests, and those that answers of the gateway itself make room for."""
+        """Handles requests, and those that the gateway's own responses make room for."""
         requests = self._requests
         while self._pass_requests(data, now_ns):
             was_held = requests.is_held
@@ -357,7 +359,9 @@ class ClientChannel(BaseChannel):
         self._response_bytes = kept
 
     def _settle(self) -> None:
-        """Reads from each side as far as the other one takes it; ends when the client has, and is answered."""
+        """Reads from each side as fast as the other one takes it; ends the pair when the client has ended and all its
+        requests are answered.
+        """
         transport, broker = self._transport, self._broker
         if transport is None or self._close_reason is not None:
             return
@@ -477,12 +481,12 @@ class ClientChannel(BaseChannel):
             self._stop_meter()
 
     def _read_meter(self) -> None:
-        """Adds the time of the call under way, so far, to what it was spent for."""
+        """Adds the time of the current call, so far, to the category that it was spent on."""
         if self._since_ns:
             self._since_ns = self._stop_meter()
 
     def _stop_meter(self) -> int:
-        """Adds the time of a call to what it was spent for; returns the time [ns]."""
+        """Adds the time of a call to the category that it was spent on; returns the time [ns]."""
         now_ns = self._clock()
         took_ns, self._since_ns = now_ns - self._since_ns, 0
         if self.spends_unanswered:
@@ -553,7 +557,9 @@ class ClientChannel(BaseChannel):
             self.close(CloseReason.IDLE)
 
     def drain(self, reason: CloseReason = CloseReason.LISTENER_STOPPED) -> None:
-        """See `OpenConnection.drain`: ends after the answers; reads the rest of a request under way, no further one."""
+        """See `OpenConnection.drain`: ends after the pending responses; reads the rest of a partly received request,
+        and no further one.
+        """
         if self._is_answered:
             self.close(reason)
         elif self._end_reason is None:
@@ -561,7 +567,7 @@ class ClientChannel(BaseChannel):
             self.mute()
 
     def close(self, reason: str) -> None:
-        """Closes both connections after what was written to them, and the gateway's answers that are due."""
+        """Closes both connections after the bytes written to them and the gateway's own due responses."""
         if self._close_reason is not None or self._transport is None:
             return
         self._close_reason = reason

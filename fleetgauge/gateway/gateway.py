@@ -1,4 +1,4 @@
-"""A gateway: what its connections share, and its figures."""
+"""A gateway: objects shared by its connections, and its figures."""
 
 import asyncio
 import ssl
@@ -22,7 +22,7 @@ from fleetgauge.wire.sasl.login import Login
 
 _TELEMETRY_VERSIONS: Final = {GET_TELEMETRY_SUBSCRIPTIONS: (0, 0), PUSH_TELEMETRY: (0, 0)}
 _MAX_LOCAL_EXTRA_BYTES: Final = 64 * 1024
-"""What a push may have beside its payload: a client id above all [B]."""
+"""Most bytes that a push may have besides its payload, mainly a client id [B]."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,8 +106,8 @@ class Gateway:
         return as_protocol(ClientChannel(self._shared, accepted))
 
     def replace_login(self, login: Login) -> None:
-        """Has logins of the gateway's user that begin from now on use another password. A broker ends a session that is
-        renewed as another user, or by another mechanism (KIP-368).
+        """Makes later logins of the gateway's user use another password. A broker ends a session that is renewed as
+        another user, or by another mechanism (KIP-368).
         """
         assert self._shared.own_user is not None
         self._shared.own_user.login = login

@@ -1,4 +1,4 @@
-"""What all connections of a gateway share, and small parts of both streams. No I/O."""
+"""Settings shared by all connections of a gateway, and small parts of both streams. No I/O."""
 
 import struct
 from dataclasses import dataclass, field
@@ -26,14 +26,14 @@ class ShortError(Exception):
 
 
 ENDS_WITHIN: Final = (IndexError, struct.error, UnreadableError)
-"""What readers raise if the bytes end within a field, or do not follow the schema."""
+"""Exceptions that readers raise if the bytes end within a field, or do not follow the schema."""
 
 
 _EAGER_BYTES: Final = 64 * 1024
 
 
 def next_try(at_hand: int) -> int:
-    """How many bytes to have before reading again what ended within `at_hand` bytes [B].
+    """Number of bytes to wait for before parsing again a part that did not end within `at_hand` bytes [B].
 
     Small parts are tried with each chunk; large ones when they have doubled, so that the work stays linear.
     """
@@ -41,7 +41,7 @@ def next_try(at_hand: int) -> int:
 
 
 def pass_on(output: list[bytes], data: bytes, start: int, end: int) -> None:
-    """Puts a part of the bytes out; the whole without a copy."""
+    """Appends a part of the bytes to the output; without a copy if it is all of them."""
     if start < end:
         output.append(data if end - start == len(data) else data[start:end])
 

@@ -1,4 +1,4 @@
-"""The interface between the data path and what judges and observes its traffic: quotas, statistics. No I/O.
+"""The interface between the data path and the rules that judge and observe its traffic: quotas, statistics. No I/O.
 
 Everything is called on the loop of the connection, in the order of the stream: `request` when a request's header, and
 as much of its body as the rules need, is at hand, before a byte of it reaches the broker; `response` if
@@ -111,7 +111,7 @@ class Patched:
 
 
 class Rules(Protocol):
-    """What judges and observes the traffic of all connections."""
+    """Judges and observes the traffic of all connections."""
 
     def request(self, connection: ClientConnection, request: InFlight, body: bytes, now_ns: int) -> RequestVerdict:
         """Judges a request.
@@ -139,13 +139,13 @@ class Rules(Protocol):
         """
 
     def sent(self, connection: ClientConnection, request: InFlight, size: int, now_ns: int) -> None:
-        """Notes that an answer of `size` bytes [B] is passed on, after `response`: the broker's, or a local one, which
+        """Records that a response of `size` bytes [B] is passed on, after `response`: the broker's or a local one.
         `InFlight.local` may still be replaced by one of the same size.
         """
 
     def interrupted(self, connection: ClientConnection, request: InFlight, now_ns: int) -> int:
-        """Notes that a turn of the connection has ended within the response to `request`; returns how long its next
-        turn has to wait [ms].
+        """Records that a turn of the connection has ended within the response to `request`; returns the delay of its
+        next turn [ms].
         """
 
 

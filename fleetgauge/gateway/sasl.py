@@ -1,4 +1,4 @@
-"""The principal of a SASL exchange between a client and the broker, which passes through the gateway. No I/O.
+"""The principal of a SASL exchange between a client and the broker, through the gateway. No I/O.
 
 The broker judges the exchange. What the client claims counts once the broker has accepted it. Where SASL ends at the
 gateway, `wire.channels.sasl_session` judges.
@@ -16,7 +16,7 @@ _ENDS_WITHOUT_BYTES = ("OAUTHBEARER", "GSSAPI")
 
 
 class SaslGate(Protocol):
-    """What a client may send where SASL ends at the gateway: a `wire.channels.sasl_session.SaslSession`.
+    """Requests that a client may send if SASL ends at the gateway: a `wire.channels.sasl_session.SaslSession`.
 
     Attributes:
         max_receive_bytes: largest SaslAuthenticate request [B].
@@ -33,7 +33,7 @@ class SaslGate(Protocol):
 
 
 class Claim(NamedTuple):
-    """What a token claims on its way to the broker.
+    """User that a token claims on its way to the broker.
 
     It stays with its request: a client may send the next exchange before the broker has judged this one.
 
@@ -49,7 +49,7 @@ class Claim(NamedTuple):
 
 
 class SaslWitness:
-    """Follows the exchange of one connection; also one that authenticates it again (KIP-368).
+    """Follows the exchange of one connection, including re-authentication (KIP-368).
 
     Attributes:
         is_accepted: True once the broker has accepted the client; for a mechanism that is unknown here, once it has
@@ -65,11 +65,11 @@ class SaslWitness:
         self._tokens = 0
 
     def begin(self, mechanism: str) -> None:
-        """Notes a SaslHandshake request."""
+        """Records a SaslHandshake request."""
         self._mechanism, self._claimed, self._tokens = mechanism, "", 0
 
     def token(self, auth_bytes: bytes) -> Claim:
-        """Returns what the token of a SaslAuthenticate request claims; a password in it is not kept."""
+        """Returns the claim in the token of a SaslAuthenticate request; a password in it is not kept."""
         self._tokens += 1
         if self._tokens == 1:
             self._claimed = claimed_user(self._mechanism, auth_bytes)[:MAX_NAME_CHARACTERS]
@@ -77,7 +77,7 @@ class SaslWitness:
         return Claim(self._mechanism, self._claimed, self._tokens == ends_at or self._mechanism == "GSSAPI")
 
     def taken(self, claim: Claim, *, has_answer: bool) -> KafkaPrincipal | None:
-        """Notes that the broker answered a token without an error; returns the principal if that ends the exchange.
+        """Records that the broker answered a token without an error; returns the principal if that ends the exchange.
 
         None for a mechanism whose tokens are opaque here, such as GSSAPI. An invalid token of OAUTHBEARER is answered
         without an error, too, and with bytes that say what is wrong (RFC 7628, 3.2.2); a valid one without bytes. Of

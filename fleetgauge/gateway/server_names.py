@@ -1,4 +1,4 @@
-"""The broker that a client means by the server name of its TLS handshake, for one gateway before all brokers."""
+"""The broker that a client selects by the server name of its TLS handshake, for one gateway before all brokers."""
 
 import re
 from collections.abc import Iterable
@@ -35,19 +35,19 @@ class ServerNames:
             raise ValueError("needs {id} in the host of other nodes, for example *=kafka-{id}.example.com:9093")
         for host in (*own.values(), others.replace(_ID, "0")):
             if not _NAME.fullmatch(host.lower()):
-                raise ValueError(f"has {host!r}, and clients send no server name but one with a dot: kafka.example.com")
+                raise ValueError(f"has {host!r}, but clients send only server names with a dot: kafka.example.com")
         before, after = map(re.escape, others.lower().split(_ID))
         self._others = re.compile(f"{before}([0-9]{{1,10}}){after}")
         self._nodes: dict[str, int] = {}
         for node, host in own.items():
             if self._node(host.lower()) not in {None, node}:
-                raise ValueError(f"has {host} for node {node}, which is another node's name, too")
+                raise ValueError(f"has {host} for node {node}, which is also another node's name")
             self._nodes[host.lower()] = node
         self._brokers = brokers
         self._bootstrap = frozenset(name.lower() for name in bootstrap)
 
     def find(self, name: str) -> tuple[str, int] | None:
-        """Host and port of the broker that a client means; None for any broker.
+        """Host and port of the broker that a client selects; None for any broker.
 
         Args:
             name: as the client sent it; empty if it sent none.
@@ -67,7 +67,7 @@ class ServerNames:
         if not name:
             detail = "the client sent no server name (SNI), as for an IP address or a name without a dot"
             raise ProtocolError("unknown_server_name", detail)
-        detail = f"the client's server name {name!r} is no host of gateway.nodes or advertised.listeners"
+        detail = f"the client's server name {name!r} is not a host of gateway.nodes or advertised.listeners"
         raise ProtocolError("unknown_server_name", detail)
 
     def _node(self, name: str) -> int | None:

@@ -1,4 +1,4 @@
-"""What the connections of a gateway share."""
+"""Objects and counters that the connections of a gateway share."""
 
 from collections import defaultdict
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from fleetgauge.gateway.streams.own_login import OwnUser
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Shared:
-    """What the connections of a gateway share.
+    """Objects and counters that the connections of a gateway share.
 
     Attributes:
         policy: of the streams.

@@ -1,5 +1,5 @@
-"""Who may use a page, and by which TLS: passwords, tokens and client certificates of requests (`http.users.file`,
-`http.ssl.*`), and a bound on guesses.
+"""Access to a page and its TLS: passwords, tokens and client certificates of requests (`http.users.file`,
+`http.ssl.*`), and a limit on guesses.
 
 Files are read again when they change, as Prometheus' own exporters do; what cannot be used is logged, and the latest
 usable files stay in force. A node checks them at SIGHUP, too.
@@ -44,7 +44,7 @@ _MAX_WAITING: Final = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessSettings:
-    """Who may use the pages of an address, and its TLS.
+    """Access to the pages of an address, and its TLS.
 
     Attributes:
         users_file: see `http.users`; None for no users.
@@ -66,19 +66,19 @@ class AccessSettings:
     def refusal(self, address: str, *, is_loopback: bool, is_secure: bool) -> str:
         """Why nothing may be served at an address with these settings, in one sentence; empty if it may."""
         if is_secure and self.tls is None:
-            return f"{address} has TLS, and http.ssl.keystore.location names no certificate for it"
+            return f"{address} has TLS, but http.ssl.keystore.location names no certificate for it"
         if is_loopback or self.everywhere or self.has_login(is_secure=is_secure):
             return ""
         return (
             f"{address} can be reached from other machines and has no login: set http.users.file (fleetgauge "
-            "credentials --http read NAME makes a user), or http.ssl.client.auth=required with https, or "
-            "http.anonymous.access=everywhere if all who reach it may read"
+            "credentials --http read NAME creates a user), or http.ssl.client.auth=required with https, or "
+            "http.anonymous.access=everywhere if everyone who reaches it may read"
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Loaded:
-    """What the files hold."""
+    """Content of the files."""
 
     users: Users
     tls: ssl.SSLContext | None
@@ -158,7 +158,7 @@ class Access:
 
     @property
     def tls(self) -> ssl.SSLContext | None:
-        """For the next connection with TLS."""
+        """TLS context for the next connection."""
         return self._loaded.tls
 
     @property
@@ -186,7 +186,7 @@ class Access:
         try:
             self._loaded = await asyncio.to_thread(_load, self._settings)
         except ConfigError as error:
-            log.error("http.files_not_reread", message="the files before stay in force", error=str(error))
+            log.error("http.files_not_reread", message="the previous files stay in force", error=str(error))
         else:
             log.info("http.files_reread", users=len(self._loaded.users.by_name))
 
@@ -213,7 +213,7 @@ class Access:
             return await self._by_password(users, given, address)
         if settings.users_file is None:  # nobody has to log in, or the TLS handshake has verified a certificate
             return _NO_LOGIN
-        problem = "log in: with a user of http.users.file, by Basic or Bearer authentication or its client certificate"
+        problem = "log in as a user of http.users.file, with Basic or Bearer authentication or a client certificate"
         return Denial(status=401, problem=problem, headers={"WWW-Authenticate": _CHALLENGE})
 
     async def fail(self, address: str, reason: str) -> None:
@@ -243,7 +243,7 @@ class Access:
         if users.store.remembers(name, password.encode()):
             return self._let_in(users.by_name[name], address)
         if self.is_limited(address):
-            return _later(429, "too many log-ins from this address have failed; try again in a minute", "60")
+            return _later(429, "too many failed log-ins from this address; try again in a minute", "60")
         loop = asyncio.get_running_loop()
         check = PasswordCheck(partial(users.store.verify, name, password.encode()))
         fits = await self._checks.submit(check, network_of(address), loop)
@@ -272,7 +272,7 @@ class Access:
             )
         await asyncio.sleep(self.failure_delay_s)
         if self._failures_of(address)[0] > MAX_FAILURES:
-            return _later(429, "too many log-ins from this address have failed; try again in a minute", "60")
+            return _later(429, "too many failed log-ins from this address; try again in a minute", "60")
         # The same sentence for a wrong password and an unknown user.
         return Denial(status=401, problem="no user has these credentials", headers={"WWW-Authenticate": _CHALLENGE})
 
@@ -289,17 +289,17 @@ def _stamp(settings: AccessSettings) -> tuple[object, ...]:
 def _files(settings: AccessSettings) -> dict[str, Path]:
     """The files that are configured, by key."""
     tls = settings.tls
-    found: dict[str, Path | str | None] = {"http.users.file": settings.users_file}
+    paths: dict[str, Path | str | None] = {"http.users.file": settings.users_file}
     if tls is not None:
-        found["http.ssl.keystore.location"] = tls.keystore_location
-        found["http.ssl.truststore.location"] = tls.truststore_location
-        found["http.ssl.crl.location"] = tls.crl_location
-    return {key: Path(path) for key, path in found.items() if path}
+        paths["http.ssl.keystore.location"] = tls.keystore_location
+        paths["http.ssl.truststore.location"] = tls.truststore_location
+        paths["http.ssl.crl.location"] = tls.crl_location
+    return {key: Path(path) for key, path in paths.items() if path}
 
 
 def _stamp_of(path: Path) -> tuple[int, ...]:
     try:
-        found = path.stat()
+        stat = path.stat()
     except OSError:
         return ()
-    return found.st_mtime_ns, found.st_ino, found.st_size
+    return stat.st_mtime_ns, stat.st_ino, stat.st_size

@@ -38,7 +38,7 @@ _READ_BYTES: Final = 16 << 10
 _WRITE_BYTES: Final = 64 << 10
 _LINGER_BYTES: Final = 1 << 20
 _RESET: Final = struct.pack("ii", 1, 0)
-"""Of SO_LINGER: closing frees what the peer has not read, and what it does not acknowledge."""
+"""Value of SO_LINGER with which closing discards bytes that the peer has not read or acknowledged."""
 _ALWAYS: Final = (
     (b"cache-control", b"no-store"),
     (b"x-content-type-options", b"nosniff"),
@@ -201,7 +201,7 @@ class Connection(H11Protocol):
         return self.stalled_s() >= (0.0 if is_waited_for else self._settings.stalled_after_s)
 
     def stalled_s(self) -> float:
-        """For how long the peer has been waited for [s]; below 0 if it is not.
+        """Time that the peer has been waited for [s]; below 0 if it is not.
 
         A peer that reset its connection while its request waits for an answer is not worth waiting for at all.
         """
@@ -363,7 +363,7 @@ class Connection(H11Protocol):
             self.transport.close()
 
     def _end_request(self) -> None:
-        """What is being done for the peer is cancelled, and may send no more."""
+        """Cancels the work for the peer, which may send no more."""
         if self._is_answering():
             self.cycle.disconnected = True
             self.cycle.message_event.set()
@@ -451,14 +451,14 @@ class Connection(H11Protocol):
         """Notes the request's user in `scope`; or returns why it is refused. On an open path it may have none."""
         headers = dict(scope["headers"])
         access = self._server.access
-        found = await access.identify(
+        user = await access.identify(
             headers.get(b"authorization", b"").decode("latin-1"),
             address=self._address,
             certificate=None if self._tls is None else self._tls.getpeercert(binary_form=True),
         )
-        if isinstance(found, Denial):
-            return None if scope["path"] in self._settings.open_paths else found
-        scope[USER] = found
+        if isinstance(user, Denial):
+            return None if scope["path"] in self._settings.open_paths else user
+        scope[USER] = user
         scope[ACCESS] = access
         return None
 

@@ -1,4 +1,4 @@
-"""Who may read a page that is served on a loopback address: programs of this machine, not web pages in its browsers."""
+"""Access to a page on a loopback address: for programs of this machine, not for web pages in its browsers."""
 
 import ipaddress
 import re
@@ -12,9 +12,9 @@ _HOST: Final = re.compile(r"(?:\[(?P<ipv6>[^\]]*)\]|(?P<name>[^:\[\]]*))(?::[0-9
 def is_loopback(address: str) -> bool:
     """True for a loopback address, also one of IPv4 written as IPv6."""
     with suppress(ValueError):
-        found = ipaddress.ip_address(address)
-        mapped = getattr(found, "ipv4_mapped", None)
-        return bool((mapped or found).is_loopback)
+        ip = ipaddress.ip_address(address)
+        mapped = getattr(ip, "ipv4_mapped", None)
+        return bool((mapped or ip).is_loopback)
     return False
 
 

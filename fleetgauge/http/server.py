@@ -128,10 +128,10 @@ class HttpServer:
         elif (error := task.exception()) is not None:
             accepted.close()
             if not isinstance(error, OSError):  # such as a reset, every ssl.SSLError, and a handshake's timeout
-                self._warn("a connection could not be made", error)
+                self._warn("a connection could not be set up", error)
 
     def _on_loop_error(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """What asyncio reports of itself."""
+        """Logs errors that asyncio reports."""
         self._warn(context["message"], context.get("exception"))
 
     def _warn(self, message: str, error: BaseException | None) -> None:

@@ -24,7 +24,7 @@ _PASSWORD_KEYS: Final = {mechanism.value.lower(): mechanism for mechanism in rev
 TOKEN_KEY: Final = "token-sha-256"  # noqa: S105  # a key's name
 CERTIFICATE_KEY: Final = "certificate"
 _KEYS: Final = ("role", *_PASSWORD_KEYS, TOKEN_KEY, CERTIFICATE_KEY)
-_MAKE_ONE: Final = "fleetgauge credentials --http read NAME makes one"
+_MAKE_ONE: Final = "fleetgauge credentials --http read NAME creates one"
 
 
 class UsersFileError(FleetgaugeError):
@@ -58,11 +58,11 @@ class Users:
     def of_token(self, token: str) -> User | None:
         """The user with this token. Every hash is compared, in constant time."""
         digest = token_hash(token)
-        found = None
+        match = None
         for each, user in self.tokens.items():
             if hmac.compare_digest(each, digest):
-                found = user
-        return found
+                match = user
+        return match
 
     def of_certificate(self, subject: str) -> User | None:
         """The user with this subject of a verified certificate."""
@@ -102,11 +102,11 @@ def read_users(path: Path | None, operator_token: str | None = None) -> Users:
     passwords: dict[str, tuple[ScramCredential, ...]] = {}
     for name, keys in {} if path is None else _tables(path).items():
         user = by_name[name] = _user(name, keys)
-        found = tuple(
+        hashes = tuple(
             _credential(name, key, mechanism, keys[key]) for key, mechanism in _PASSWORD_KEYS.items() if key in keys
         )
-        if found:
-            passwords[name] = found
+        if hashes:
+            passwords[name] = hashes
         if TOKEN_KEY in keys:
             _add(tokens, name, TOKEN_KEY, keys[TOKEN_KEY].lower(), user)
         if CERTIFICATE_KEY in keys:
@@ -128,13 +128,13 @@ def _tables(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise UsersFileError(f"is not valid TOML: {error}") from error
     if not tables:
-        raise UsersFileError(f"has no user, so that nobody could log in; {_MAKE_ONE}")
+        raise UsersFileError(f"has no user, so no one could log in; {_MAKE_ONE}")
     return tables
 
 
 def _user(name: str, keys: object) -> User:
     if not isinstance(keys, dict) or not all(isinstance(each, str) for each in keys.values()):
-        raise UsersFileError(f"user {name!r} is no table of texts; {_MAKE_ONE}")
+        raise UsersFileError(f"user {name!r} is not a table of texts; {_MAKE_ONE}")
     check_name(name)
     unknown = sorted(keys.keys() - set(_KEYS))
     if unknown:
@@ -142,7 +142,7 @@ def _user(name: str, keys: object) -> User:
     if keys.get("role") not in _ROLES:
         raise UsersFileError(f'user {name!r} needs role = "read" or role = "operate"')
     if len(keys) == 1:
-        raise UsersFileError(f"user {name!r} has nothing to log in with; {_MAKE_ONE}")
+        raise UsersFileError(f"user {name!r} has no credentials; {_MAKE_ONE}")
     return User(name, keys["role"])
 
 
@@ -154,11 +154,11 @@ def _credential(name: str, key: str, mechanism: ScramMechanism, text: str) -> Sc
         raise UsersFileError(f"{key} of user {name!r} cannot be used: {error}") from error
 
 
-def _add(found: dict[str, User], name: str, key: str, text: str, user: User) -> None:
+def _add(by_text: dict[str, User], name: str, key: str, text: str, user: User) -> None:
     if key == TOKEN_KEY and not re.fullmatch("[0-9a-f]{64}", text):
         raise UsersFileError(f"{key} of user {name!r} is not a SHA-256 in hexadecimal digits")
     if not text:
-        raise UsersFileError(f"{key} of user {name!r} is empty, which every certificate without a subject would fit")
-    if text in found:
-        raise UsersFileError(f"{key} of user {name!r} is that of user {found[text].name!r}, too")
-    found[text] = user
+        raise UsersFileError(f"{key} of user {name!r} is empty, which would match every certificate without a subject")
+    if text in by_text:
+        raise UsersFileError(f"{key} of user {name!r} is also that of user {by_text[text].name!r}")
+    by_text[text] = user

@@ -134,7 +134,7 @@ class FleetgaugeNode(NodeProcess):
         if len(self.identity.bound) < len(self._config.listeners):
             reasons.append("the listeners are not bound yet")
         if (problem := self._parts.push_log.problem) is not None:
-            reasons.append(f"the push log takes no pushes: {problem}")
+            reasons.append(f"the push log does not accept pushes: {problem}")
         return reasons
 
     def _in_force(self) -> Properties:

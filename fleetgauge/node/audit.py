@@ -120,7 +120,7 @@ class AuditLog:
                 thread.join(within_s)
 
     def _admit(self, event: str, principal: str, address: str, fields: Mapping[str, Any]) -> int:
-        """How many occurrences a line now stands for; 0 for no line."""
+        """Number of occurrences that a line now stands for; 0 for no line."""
         now_ms = self._time.hi_res_clock_ms()
         if event in _REPEATING:
             key = (event, principal, address, fields.get("api"), fields.get("reason"))
@@ -238,9 +238,9 @@ def _line(
     now: datetime, event: str, principal: str, address: str, fields: Mapping[str, Any], secrets: tuple[str, ...]
 ) -> bytes:
     head = {"time": now.isoformat(timespec="milliseconds").replace("+00:00", "Z"), "event": event}
-    found = {"principal": principal, "address": address, **fields}
+    details = {"principal": principal, "address": address, **fields}
     for longest in _CHARACTERS:
-        line = json.dumps({**head, **_bounded(found, longest, secrets)}).encode() + b"\n"
+        line = json.dumps({**head, **_bounded(details, longest, secrets)}).encode() + b"\n"
         if len(line) <= MAX_LINE_BYTES:
             return line
     who = _bounded({"principal": principal, "address": address}, _CHARACTERS[-1], secrets)

@@ -43,12 +43,12 @@ class DataDirectory:
 
     @property
     def state(self) -> Path:
-        """What admin tools changed; see `node.state.store`. A node's workers share it."""
+        """Changes made by admin tools; see `node.state.store`. The workers of a node share the file."""
         return self.root / "state.db"
 
     @property
     def state_copy(self) -> Path:
-        """What a node with `state.store=kafka` has read of the topic; see `node.state.topic`."""
+        """Copy of the topic's content on a node with `state.store=kafka`; see `node.state.topic`."""
         return self.root / "state-topic.db"
 
     @property
@@ -102,7 +102,7 @@ class DataDirectory:
         return self._socket(f"export-{number}-clients.sock")
 
     def console_memory(self, socket: Path) -> Path:
-        """What the judge of a console remembers, of the process with this control socket."""
+        """Memory of the console's judge, for the process with this control socket."""
         return self.root / f"console-{socket.stem}.zip"
 
     def claim_export_number(self) -> tuple[int, IO[str]]:

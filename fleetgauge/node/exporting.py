@@ -25,7 +25,7 @@ log = structlog.get_logger(__name__)
 
 _PROGRESS_EVERY_S: Final = 60.0
 _CHANGEABLE: Final = frozenset({"logging_level"})
-"""What a SIGHUP changes."""
+"""Keys that a SIGHUP can change."""
 _SILENT_MS: Final = 10_000
 """The exporter process reports once a second; after a longer silence this process is not ready [ms]."""
 
@@ -43,11 +43,11 @@ def export_until_stopped(reader: ConfigReader) -> None:
     if config.push_log != "kafka":
         raise ConfigError(
             "push.log.type",
-            f"is {config.push_log}, and fleetgauge export reads a Kafka topic: set push.log.type=kafka; a log in the "
+            f"is {config.push_log}, but fleetgauge export reads a Kafka topic: set push.log.type=kafka; a log in the "
             "data directory is exported by fleetgauge serve itself",
         )
     if not config.exporters:
-        raise ConfigError("exporters", "there is no table [exporters.<name>], and so nothing to export to")
+        raise ConfigError("exporters", "there is no table [exporters.<name>]: there is nothing to export to")
     hangup = prepare_process()
     start_logging(config, reader)
     node = ExportNode(config, SystemTime())
@@ -109,7 +109,7 @@ class ExportNode(NodeProcess):
             return ["the process is stopping"]
         process = self._exporters.summary()
         if process["pid"] is None:
-            return ["the exporter process does not run"]
+            return ["the exporter process is not running"]
         if not self._exporters.has_reported:
             return ["the exporter process has not reported yet"]
         if process["status_age_ms"] > _SILENT_MS:
@@ -124,7 +124,7 @@ class ExportNode(NodeProcess):
     def _control_socket(self, job: Job) -> RelaySocket:
         assert job.clients is not None
         self._clients_socket = job.clients.socket
-        away = "the exporter process, which knows the clients, does not answer now: see fleetgauge status"
+        away = "the exporter process, which has the clients, does not respond: see fleetgauge status"
         return RelaySocket(job.node_socket, self.status, self._clients_socket, away)
 
     async def _start_service(self) -> None:

@@ -120,7 +120,7 @@ def gateway_settings(config: ServiceConfig) -> GatewaySettings:
 
 def _broker(text: str) -> tuple[str, int]:
     if not text:
-        raise ConfigError(_BROKER, "is not set: name the broker as host:port, for example broker1.example.com:9092")
+        raise ConfigError(_BROKER, "is not set: set it to the broker's host:port, for example broker1.example.com:9092")
     host, _, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 1 << 16:

@@ -27,8 +27,8 @@ from fleetgauge.node.processes.node_process import NodeProcess
 log = structlog.get_logger(__name__)
 
 _READ_WITHIN_S: Final = 10.0
-"""How long a SIGHUP's file may take to be read and checked; clients are served meanwhile [s]."""
-_OLD_CONFIG: Final = "the configuration was refused, and the old one stays in force"
+"""Time limit to read and check the file after a SIGHUP; clients are served meanwhile [s]."""
+_OLD_CONFIG: Final = "the configuration was rejected; the old one stays in force"
 
 
 def prepare_process() -> threading.Event:
@@ -124,4 +124,4 @@ def exporter_lines(config: ServiceConfig) -> list[str]:
     for name, keys in config.exporters.items():
         target = without_credentials(str(keys.get("endpoint") or keys.get("path") or keys.get("topic") or ""))
         lines.append(f"  exporter      {name}: {keys.get('type', '')} {target}".rstrip())
-    return lines or ["  exporter      none here: fleetgauge export delivers from the topic"]
+    return lines or ["  exporter      none in this process: fleetgauge export delivers from the topic"]

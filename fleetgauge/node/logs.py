@@ -67,7 +67,7 @@ def configure_logging(level: str, form: Literal["auto", "human", "json"], secret
 
 
 def log_unraisable_errors() -> None:
-    """Has errors that Python cannot raise logged, at most one line a minute and type: a peer can cause them, by a TLS
+    """Logs errors that Python cannot raise, at most one line per minute and type: a peer can cause them, by a TLS
     server name that is not ASCII.
     """
     limiter, clock = LogLimiter(), SystemTime()

@@ -21,7 +21,10 @@ class OffLoop:
     """
 
     def __init__(
-        self, what: str, within_s: float, causes: str = "is a file no file, or on a disk that does not answer?"
+        self,
+        what: str,
+        within_s: float,
+        causes: str = "check whether each file is a regular file on a disk that responds",
     ) -> None:
         self._what = what
         self._within_s = within_s

@@ -26,7 +26,7 @@ _OWN_FILES: Final = (
 
 
 def keep_files_private() -> None:
-    """Has this process and its children create files and directories for their own user alone."""
+    """Makes this process and its children create files and directories that only their own user can read."""
     os.umask(UMASK)
 
 
@@ -44,7 +44,7 @@ def restrict_to_owner(root: Path) -> None:
     if refused:
         log.warning(
             "data_dir.files_exposed",
-            message="other users may read files of the data directory: chmod -R go= them",
+            message="other users can read files of the data directory: chmod -R go= them",
             directory=str(root),
             files=len(refused),
             first=str(refused[0]),
@@ -52,7 +52,7 @@ def restrict_to_owner(root: Path) -> None:
     if is_open_to_others(root):
         log.warning(
             "data_dir.exposed",
-            message=f"other users may list the data directory, which a landing zone may need: chmod 0700 {root}",
+            message=f"other users can list the data directory, which a landing zone may need: chmod 0700 {root}",
             mode=f"{stat.S_IMODE(root.stat().st_mode):04o}",
         )
 

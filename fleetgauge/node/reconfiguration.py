@@ -1,4 +1,4 @@
-"""What a running node takes over from a configuration that is read again (SIGHUP), and what it logs about the rest."""
+"""Configuration keys that a running node takes over on SIGHUP, and the log lines about the other ones."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -51,7 +51,7 @@ def changeable_fields(old: ServiceConfig, new: ServiceConfig) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """What a new configuration changes, read and checked, so that applying it cannot fail half-way."""
+    """Changes of a new configuration, read and checked, so that applying them cannot fail half-way."""
 
     config: ServiceConfig
     guard_rules: tuple[GuardRule, ...]

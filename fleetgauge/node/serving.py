@@ -63,7 +63,7 @@ def _check_command(config: ServiceConfig, *, as_gateway: bool) -> None:
 
         gateway_settings(config)
     elif config.gateway_broker:
-        raise ConfigError("gateway.broker", "is set, and fleetgauge serve passes no traffic: run fleetgauge gateway")
+        raise ConfigError("gateway.broker", "is set, but fleetgauge serve passes no traffic: run fleetgauge gateway")
 
 
 def _warn_of_unread_logs(config: ServiceConfig) -> None:
@@ -132,7 +132,7 @@ def _takes(config: ServiceConfig) -> str:
 
 
 def subscription_lines(config: ServiceConfig) -> Iterator[str]:
-    """What is in force: the configuration's, and tools' changes over them."""
+    """Subscriptions in force: those of the configuration, overridden by the changes of tools."""
     records = StateStore(state_file(config, DataDirectory(config.log_dirs))).read().get(RecordKind.CLIENT_METRICS, {})
     resources = ClientMetricsResources(
         configured=config.client_metrics,

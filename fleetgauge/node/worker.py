@@ -32,7 +32,7 @@ log = structlog.get_logger(__name__)
 _COMMAND_LIMIT: Final = 64 << 20
 """Longest command; a configuration may hold thousands of users and subscriptions [B]."""
 _ORPHAN_FINISH_MS: Final = 5_000
-"""How long a worker without a parent takes at most to answer what it has read [ms]."""
+"""Time limit for a worker without a parent to answer the requests that it has read [ms]."""
 
 
 class Job(BaseModel):
@@ -151,7 +151,7 @@ def _apply(node: FleetgaugeNode, config: ServiceConfig, changes: Changes) -> Non
         node.apply(changes)
     except FleetgaugeError as error:
         log.error(
-            "config.refused", message="the configuration was refused, and the old one stays in force", error=str(error)
+            "config.refused", message="the configuration was rejected; the old one stays in force", error=str(error)
         )
     else:
         configure_logging(config.logging_level, config.logging_format, config.secrets())

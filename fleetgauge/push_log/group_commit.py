@@ -20,7 +20,7 @@ _FAILURE_COUNTS_MS: Final = 30_000
 
 
 class PendingBounds(NamedTuple):
-    """How many pushes may wait for the log or be on their way to it, and the size of their payloads [B]."""
+    """Limits on the pushes that wait for the log or are being written: number, and size of their payloads [B]."""
 
     records: int = 16_384
     size_bytes: int = 64 * MIB

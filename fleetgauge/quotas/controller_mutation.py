@@ -47,7 +47,7 @@ class RequestHeader(Protocol):
 
     @property
     def client_id(self) -> str | None:
-        """As sent."""
+        """Client id as sent."""
 
 
 class ControllerMutationQuota:

@@ -72,7 +72,7 @@ class UserEntity:
 
     @classmethod
     def of(cls, user: str) -> "UserEntity":
-        """The same as `UserEntity(user)`."""
+        """Returns `UserEntity(user)`."""
         return cls(user)
 
     @classmethod

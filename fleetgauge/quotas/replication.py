@@ -192,12 +192,12 @@ class ReplicationQuotaManager:
             known = self._metrics.get_sensor(self._name)
             if known is not None:
                 return known
-            made = self._metrics.sensor(
+            sensor = self._metrics.sensor(
                 self._name, inactive_sensor_expiration_time_seconds=INACTIVE_SENSOR_EXPIRATION_TIME_SECONDS
             )
-            made.add(self._rate_metric_name, SimpleRate(), self._metric_config())
-            add_quota_utilization(self._metrics, made, self._rate_metric_name)
-            return made
+            sensor.add(self._rate_metric_name, SimpleRate(), self._metric_config())
+            add_quota_utilization(self._metrics, sensor, self._rate_metric_name)
+            return sensor
 
 
 def parse_throttled_replicas(config_name: str, value: str, broker_id: int) -> frozenset[int]:

@@ -73,8 +73,8 @@ def usages(metrics: Metrics, now_ms: int, most: int) -> tuple[list[QuotaUsage], 
     check_types(metrics=(metrics, Metrics))
     limited = list(_limited(metrics))
     measured = [_usage(metric, quota, now_ms) for metric, quota in limited[:MAX_MEASURED]]
-    found = heapq.nlargest(most, measured, key=lambda each: each.utilization)
-    return found, len(limited) - len(found)
+    largest = heapq.nlargest(most, measured, key=lambda each: each.utilization)
+    return largest, len(limited) - len(largest)
 
 
 def _limited(metrics: Metrics) -> Iterator[tuple[KafkaMetric, Quota]]:

@@ -1,7 +1,7 @@
 """`spark.read.format("fleetgauge")` and `spark.readStream.format("fleetgauge")`: rows of a landing zone, file by file.
 
 A task has some files, and not what came before them: pushes are as they were received, repeated ones too
-(`dropDuplicates(["push_id"])`), and points as they were sent, sums not compared. `readers` and standing tables do both.
+(`dropDuplicates(["push_id"])`), and points as they were sent, sums not compared. `readers` and fleet tables do both.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -42,15 +42,16 @@ _ID_FIELDS: Final = {"client_id": "client_ids", "client_instance_id": "instance_
 """Fields of a selection by the columns that they are of."""
 
 _MAX_FILES: Final = "maxFilesPerTrigger"
-"""As Spark's own sources of files have it."""
+"""Option name, the same as in Spark's own file sources."""
 
 _SETTLED_US: Final = 3_600 * 1_000_000
-"""How long after its time of writing a file may still appear in the zone [us]: its rename, and clocks that differ."""
+"""Time after a file's modification during which it may still appear in the zone [us]: its rename, and differing clocks.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What rows are made of pushes: CHECKED -> rows of a schema."""
+    """Function from pushes to rows: CHECKED -> rows of a schema."""
 
     schema: Schema
     step: Callable[[Iterable[RecordBatch]], Iterator[RecordBatch]]
@@ -64,11 +65,11 @@ KINDS: Final = {
 
 
 def register(spark: SparkSession, tables: str | None = None, prefix: str = "") -> list[str]:
-    """Makes the format `fleetgauge` known to a session, and standing tables queryable by name.
+    """Makes the format `fleetgauge` known to a session, and fleet tables queryable by name.
 
     Args:
         spark: the session.
-        tables: the root of standing tables, which become temporary views (see `fleet.frames.make_views`).
+        tables: the root of fleet tables, which become temporary views (see `fleet.frames.make_views`).
         prefix: before the name of each view, such as `fleet_`.
 
     Returns:
@@ -99,8 +100,8 @@ def decode_topic(records: DataFrame, kind: str = "points") -> DataFrame:
         SourceError: there is no such kind.
         SchemaError: columns of the source are missing, as `headers`.
     """
-    made = _kind(kind)
-    return to_bronze(records).mapInArrow(lambda rows: made.step(checked(rows)), spark_schema(made.schema))
+    decoder = _kind(kind)
+    return to_bronze(records).mapInArrow(lambda rows: decoder.step(checked(rows)), spark_schema(decoder.schema))
 
 
 def _kind(name: str) -> Kind:
@@ -121,8 +122,8 @@ class _Asked:
 
     def files(self, since_us: int = 0) -> list[Written]:
         """Files of pushes of the selected days that were written since then, in the order of their paths."""
-        found = written_files(self._system(), self.path, since_us)
-        of_days = (file for file in found if has_pushes(file.path) and is_of_days(file.path, self.selection))
+        written = written_files(self._system(), self.path, since_us)
+        of_days = (file for file in written if has_pushes(file.path) and is_of_days(file.path, self.selection))
         return sorted(of_days, key=lambda file: file.path)
 
     def tasks(self, files: Iterable[Written]) -> list[InputPartition]:
@@ -144,13 +145,13 @@ class _Asked:
         landing.check_form(self.path, task.value, self._system())
 
     def rows(self, paths: Sequence[str]) -> Iterator[RecordBatch]:
-        """What is asked for of these files, some pushes at a time."""
+        """Selected rows of these files, some pushes at a time."""
         system = self._system()
         read = (rows for path in paths for rows in landing.read(path, self.selection, system=system))
         return self.kind.step(checked(read))
 
     def narrowed(self, condition: Any) -> "_Asked":
-        """The same for rows of which a filter of `pyspark.sql.datasource` is true, where it chooses days or clients."""
+        """The selection narrowed by a filter of `pyspark.sql.datasource`, if it is on days or clients."""
         kind, (column, *_) = type(condition).__name__, getattr(condition, "attribute", ("",))
         value, chosen = cast(Any, getattr(condition, "value", None)), self.selection
         if column in _ID_FIELDS and kind in ("EqualTo", "In"):
@@ -169,14 +170,14 @@ class _Asked:
     def _system(self) -> Any:
         system = file_system(self.path, self.storage)
         if system is None:
-            raise LandingError(f"the data source reads directories and S3, and {self.path} is neither: use read_points")
+            raise LandingError(f"the data source reads only directories and S3, not {self.path}: use read_points")
         return system
 
 
 def _asked(options: Mapping[str, str]) -> _Asked:
     path = options.get("path")
     if not path:
-        raise SourceError('name the landing zone: spark.read.format("fleetgauge").load(path)')
+        raise SourceError('the path of the landing zone is missing: spark.read.format("fleetgauge").load(path)')
     now = datetime.fromtimestamp(SystemTime().milliseconds() / 1000, UTC)
     ids = {name: tuple(filter(None, options.get(name, "").split(","))) for name in ("client_id", "instance_id")}
     selection = Selection(
@@ -196,7 +197,7 @@ def _max_files(options: Mapping[str, str]) -> int | None:
     if ReadMaxFiles is None:
         raise SourceError(f"{_MAX_FILES} needs Spark 4.2 or later")
     if not text.isdecimal() or not int(text):
-        raise SourceError(f"{_MAX_FILES} is a number of files, and {text!r} is none")
+        raise SourceError(f"{_MAX_FILES} has to be a number of files, not {text!r}")
     return int(text)
 
 
@@ -209,15 +210,15 @@ class FleetgaugeSource(DataSource):
         return "fleetgauge"
 
     def schema(self) -> T.StructType:
-        """That of the kind."""
+        """Schema of the kind."""
         return spark_schema(_asked(self.options).kind.schema)
 
     def reader(self, schema: T.StructType) -> "ZoneReader":
-        """Of `spark.read`."""
+        """Reader for `spark.read`."""
         return ZoneReader(_asked(self.options))
 
     def streamReader(self, schema: T.StructType) -> "ZoneStream":  # noqa: N802  # Spark's
-        """Of `spark.readStream`."""
+        """Reader for `spark.readStream`."""
         return ZoneStream(_asked(self.options))
 
 
@@ -256,7 +257,7 @@ class ZoneStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"written_us": 0, "recent": {}}
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802
-        """What the options say."""
+        """Read limit from the options."""
         return ReadAllAvailable() if self._asked.max_files is None else ReadMaxFiles(self._asked.max_files)
 
     def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> dict[str, Any]:  # noqa: N802

@@ -32,7 +32,9 @@ __all__ = [
 ]
 
 SESSION_OPTIONS: Final = {"spark.jars.packages": connector.CONNECTOR.coordinates}
-"""What a session needs for topics, for `SparkSession.builder.config(map=...)`; landing zones and tables need none."""
+"""Options that a session needs for topics, for `SparkSession.builder.config(map=...)`; landing zones and tables need
+none.
+"""
 
 
 def read_pushes(
@@ -43,7 +45,7 @@ def read_pushes(
     Args:
         spark: the session.
         source: a landing zone or topic; or else
-        tables: the root of standing tables.
+        tables: the root of fleet tables.
         selection: which pushes; all by default.
 
     Raises:
@@ -51,7 +53,7 @@ def read_pushes(
         ValueError: neither a source nor tables are given, or both.
     """
     if tables is not None:
-        return _standing(spark, source, selection, tables, catalog.PUSHES)
+        return _in_tables(spark, source, selection, tables, catalog.PUSHES)
     return jobs.pushes(spark, _given(source), selection or Selection())
 
 
@@ -64,18 +66,18 @@ def read_points(
     Arguments and errors are those of `read_pushes`.
     """
     if tables is not None:
-        return _standing(spark, source, selection, tables, catalog.POINTS)
+        return _in_tables(spark, source, selection, tables, catalog.POINTS)
     return jobs.points(spark, _given(source), selection or Selection())
 
 
 def read_windows(spark: SparkSession, name: str, selection: Selection | None = None, *, tables: str) -> DataFrame:
-    """One row per client instance, what is measured, and window, of a standing table by window.
+    """One row per client instance, what is measured, and window, of a fleet table by window.
 
     Args:
         spark: the session.
         name: of the table, as `consumers` or `latency`.
         selection: which rows, by the beginning of their window; all by default.
-        tables: the root of standing tables.
+        tables: the root of fleet tables.
 
     Raises:
         FleetError: there is no such table, or it cannot be read.
@@ -91,7 +93,7 @@ def _given(source: Source | None) -> Source:
     return source
 
 
-def _standing(
+def _in_tables(
     spark: SparkSession, source: Source | None, selection: Selection | None, root: str, table: catalog.Table
 ) -> DataFrame:
     if source is not None:

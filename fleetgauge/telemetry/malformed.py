@@ -20,8 +20,8 @@ log = get_logger(__name__)
 ALWAYS_READ_BYTES: Final = 16_384
 """Payloads up to this size, as nearly all are, are examined one by one [B]."""
 READ_AGAIN_MS: Final = 60_000
-"""How long the reason of a client's earlier payload stands for its later, larger ones [ms]: to find it takes several
-times as long as to see that there is one.
+"""Time for which the reason of a client's earlier malformed payload is reused for its later, larger ones [ms]: finding
+the reason takes several times as long as detecting the fault.
 """
 LOG_INTERVAL_MS: Final = 3_600_000
 """Time between two lines about one client [ms]."""
@@ -31,7 +31,7 @@ _MAX_LINES: Final = 100
 
 _MESSAGES: Final[Mapping[str, str]] = {
     INVALID_TEXT: "accepted, and delivered with U+FFFD: the client's configuration has text that is not UTF-8",
-    NOT_OTLP: "accepted as by a broker, but cannot be read: a dead letter of every exporter that has to read it",
+    NOT_OTLP: "accepted, as by a broker, but unreadable: a dead letter of every exporter that has to read it",
 }
 
 

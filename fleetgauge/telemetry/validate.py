@@ -128,14 +128,14 @@ NOT_OTLP: Final = "malformed_metrics_data"
 def fault_of(metrics: bytes) -> PayloadFault:
     """Why `metrics`, which `validate_metrics` refused, is not well-formed."""
     try:
-        found = read_metrics(metrics)
+        reading = read_metrics(metrics)
     except (InvalidRecordError, TelemetryTooLargeError) as error:
         return PayloadFault(NOT_OTLP, str(error))
-    return PayloadFault(INVALID_TEXT, f"text is not UTF-8, and delivered as {found.example!r}")
+    return PayloadFault(INVALID_TEXT, f"text is not UTF-8, and delivered as {reading.example!r}")
 
 
 def _malformed(detail: object) -> InvalidRecordError:
-    return InvalidRecordError(f"the payload is no OTLP MetricsData: {detail}")
+    return InvalidRecordError(f"the payload is not OTLP MetricsData: {detail}")
 
 
 class _PieceByPiece:

@@ -1,1 +1,1 @@
-"""What people read: text made safe, tables that fit, options that all commands share. Imports none of the rooms."""
+"""Output for people: text made safe, tables that fit, options that all commands share. Imports none of the rooms."""

@@ -25,12 +25,12 @@ class LazyCommand(NamedTuple):
     def load(self, name: str) -> Any:
         """Imports the command and makes what Typer runs."""
         module, _, attribute = self.place.partition(":")
-        found = getattr(importlib.import_module(module), attribute)
+        loaded = getattr(importlib.import_module(module), attribute)
         app = App(rich_markup_mode="markdown", context_settings=HELP, pretty_exceptions_enable=False)
-        if isinstance(found, typer.Typer):
-            app.add_typer(found, name=name)
+        if isinstance(loaded, typer.Typer):
+            app.add_typer(loaded, name=name)
         else:
-            app.command(name)(found)
+            app.command(name)(loaded)
         return typer.main.get_group(app).commands[name]
 
 

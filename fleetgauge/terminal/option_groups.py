@@ -27,8 +27,8 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(command)
     def run(**options: Any) -> None:
-        made = {name: groups[name](**{key: options.pop(key) for key in keys}) for name, keys in fields.items()}
-        command(**made, **options)
+        values = {name: groups[name](**{key: options.pop(key) for key in keys}) for name, keys in fields.items()}
+        command(**values, **options)
 
     flat = [each for name, one in parameters.items() for each in fields.get(name, {name: one}).values()]
     keywords = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in flat]

@@ -9,8 +9,9 @@ import re
 from typing import Final
 
 _FORMULA: Final = frozenset("=+-@\uff1d\uff0b\uff0d\uff20")
-"""What begins a formula in spreadsheets (OWASP, CSV Injection), with the full-width forms of some locales. Tab and
-carriage return, which begin one as well, do not print and so become escapes."""
+"""Characters that begin a formula in spreadsheets (OWASP, CSV Injection), with the full-width forms of some locales.
+Tab and carriage return, which begin one as well, do not print and so become escapes.
+"""
 
 _NOT_JSON: Final = re.compile(r"[^\x20-\x7e]")
 
@@ -38,10 +39,10 @@ def printable_json(text: str) -> str:
     return text if text.isprintable() else _NOT_JSON.sub(_json_escape, text)
 
 
-def _json_escape(found: re.Match[str]) -> str:
-    if found[0].isprintable():
-        return found[0]
-    units = found[0].encode("utf-16-be", "surrogatepass")
+def _json_escape(match: re.Match[str]) -> str:
+    if match[0].isprintable():
+        return match[0]
+    units = match[0].encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
 
 

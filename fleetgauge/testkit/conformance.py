@@ -204,13 +204,13 @@ class ExporterConformance:
         """Waits for the batch; the pushes of it that the destination has, in their order of arrival."""
         wanted = {record.client_instance_id for record in batch.records}
         deadline = time.monotonic() + WITHIN_S
-        found: list[str] = []
+        arrived: list[str] = []
         while time.monotonic() < deadline:
-            found = [instance for instance in self.received() if instance in wanted]
-            if wanted <= set(found):
+            arrived = [instance for instance in self.received() if instance in wanted]
+            if wanted <= set(arrived):
                 break
             time.sleep(0.05)
-        return found
+        return arrived
 
     def _check(self, batch: Batch, outcome: Outcome) -> None:
         """Checks for delivery, or for a rejection that the pipeline can handle."""

@@ -35,7 +35,7 @@ class Receiver(metrics_service_pb2_grpc.MetricsServiceServicer):
         return metrics_service_pb2.ExportMetricsServiceResponse()
 
     def summary(self) -> dict[str, object]:
-        """What has come so far: number of exports, and labels and points by client instance id."""
+        """Received data so far: number of exports, and labels and points by client instance id."""
         with self._lock:
             return {"exports": self._exports, "clients": self._clients}
 

@@ -28,10 +28,14 @@ def simulate(
         typer.Option(
             "--with",
             metavar="VERDICT[@SUBJECT]:FROM..TO[,...]",
-            help="What goes wrong, and when since the beginning; `all` is one of each. Without a subject the seed "
-            "chooses one that fits.",
+            help="What goes wrong, and when since the beginning; `all` is one of each, `some` those that a small fleet "
+            "has applications for, `overlapping` pairs at once. Without a subject the seed chooses one that fits.",
         ),
     ] = "",
+    brokers: Annotated[
+        int | None,
+        typer.Option(min=1, help="Of one cluster; by default 5, or, from 60 clients on, 6 and 4 of two clusters."),
+    ] = None,
     push: Annotated[
         str | None,
         typer.Option(
@@ -67,7 +71,7 @@ def simulate(
     with needs_extra("tables"):
         from fleetgauge.testkit.simulate.request import parse_with
         from fleetgauge.testkit.simulate.simulate import Fleet
-    fleet = Fleet(clients=clients, hours=hours, seed=seed, pathologies=parse_with(with_, hours))
+    fleet = Fleet(clients=clients, hours=hours, seed=seed, brokers=brokers, pathologies=parse_with(with_, hours))
     bar = _bar(notes, shows=shows(progress, notes))
     if push is not None:
         _push(out, fleet, push, speed, connections, bar)

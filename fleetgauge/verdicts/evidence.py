@@ -1,8 +1,12 @@
 """Evidence for and against a case: how its level rises and falls, whatever the windows are.
 
-A measure is bad where its ratio to its bound is above 1. The level counts seconds of evidence: a window adds its
-length times a weight between -1 and 1, the logarithm of the ratio by that of 1.2. So a figure at 1.02 times its bound
-counts for little either way, one a fifth above it for all of the window. Above `for_s` the verdict opens.
+A measure is bad where its ratio to its bound is above 1. The level counts seconds of evidence: a window adds the time
+that it is of times a weight between -1 and 1, the logarithm of the ratio by that of 1.2. So a figure at 1.02 times its
+bound counts for little either way, one a fifth above it for all of that time. Above `for_s` the verdict opens.
+
+A push covers the time since the one before, and what is known now and then is known of the time between: a window adds
+the time since the last one that counted, five minutes at most. In windows of 30 s, pushes every 60 s count for 60 s in
+each second window; in windows of 60 s, a poll() 330 s after the one before counts for 300 s where it is seen.
 
 Short windows are noisier than long ones. Their ratio is therefore the mean of the last five minutes, or of half of
 `for_s` if that is less: what windows of 300 s have anyway. In it a window counts for twice its bound at most: 7 minutes
@@ -20,11 +24,11 @@ from collections.abc import Container
 from typing import Final
 
 from fleetgauge.verdicts.memory import Case
+from fleetgauge.verdicts.window import LONGEST_COVERED_S
 
 _CLEARS_WITHIN_S: Final = 600
 """Good windows that clear a verdict, however long it takes to open [s]."""
 
-_LONGEST_BASE_S: Final = 300
 _FULL: Final = math.log(1.2)
 """From a fifth beyond the bound on, evidence counts in full."""
 
@@ -34,11 +38,11 @@ _MOST: Final = 2.0
 
 def base_s(for_s: float) -> float:
     """How long a ratio is taken over [s], at least."""
-    return min(_LONGEST_BASE_S, for_s / 2)
+    return min(LONGEST_COVERED_S, for_s / 2)
 
 
 def ratio_of(
-    case: Case, measure: str, above: float, below: float, end_us: int, length_s: int, for_s: float, *, adds_up: bool
+    case: Case, measure: str, above: float, below: float, end_us: int, covered_s: float, for_s: float, *, adds_up: bool
 ) -> float:
     """How far beyond its bound a measure of a case is, with the windows before in the same base.
 
@@ -48,15 +52,15 @@ def ratio_of(
         above: the figure, or its bound where bad is below.
         below: the bound, or the figure.
         end_us: of the window.
-        length_s: of the window.
+        covered_s: the time that it is of [s].
         for_s: of the verdict's rules.
         adds_up: what it is less in one window was too much in another.
     """
-    is_short, below = length_s < base_s(for_s), max(abs(below), 1e-9)
+    is_short, below = covered_s < base_s(for_s), max(abs(below), 1e-9)
     if not adds_up:
         above, below = min(above / below, _MOST if is_short else math.inf), 1.0
     since_us = end_us - base_s(for_s) * 1_000_000
-    recent = [*(each for each in case.recent.get(measure, ()) if each[0] > since_us), [end_us, length_s, above, below]]
+    recent = [*(each for each in case.recent.get(measure, ()) if each[0] > since_us), [end_us, covered_s, above, below]]
     case.recent[measure] = recent if is_short else []
     return max(sum(each[1] * each[2] for each in recent) / sum(each[1] * each[3] for each in recent), 1e-9)
 
@@ -70,16 +74,16 @@ def weight_of(ratio: float) -> float:
     return min(max(math.log(ratio) / _FULL, -1.0), 1.0)
 
 
-def raise_level(case: Case, measure: str, ratio: float, share: float, length_s: int, for_s: float) -> None:
-    """Adds the evidence of a window in which a measure was bad for a share of it."""
-    seconds = share * weight_of(ratio) * length_s
+def raise_level(case: Case, measure: str, ratio: float, share: float, covered_s: float, for_s: float) -> None:
+    """Adds the evidence of a window in which a measure was bad for a share of its time."""
+    seconds = share * weight_of(ratio) * covered_s
     case.raised[measure] = case.raised.get(measure, 0.0) + seconds
-    case.level_s = min(case.level_s + seconds, for_s + max(length_s, base_s(for_s)))
+    case.level_s = min(case.level_s + seconds, for_s + max(covered_s, base_s(for_s)))
 
 
-def lower_level(case: Case, ratio: float, length_s: int, for_s: float) -> None:
+def lower_level(case: Case, ratio: float, covered_s: float, for_s: float) -> None:
     """Takes off the evidence of a window in which what raised the case was good."""
-    case.level_s += weight_of(ratio) * length_s * max(1.0, for_s / _CLEARS_WITHIN_S)
+    case.level_s += weight_of(ratio) * covered_s * max(1.0, for_s / _CLEARS_WITHIN_S)
 
 
 def may_lower(case: Case, known: Container[str]) -> bool:

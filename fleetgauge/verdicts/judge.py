@@ -19,7 +19,7 @@ from fleetgauge.verdicts.memory import Case, Memory
 from fleetgauge.verdicts.notes import note_clients, note_groups, note_traffic, note_window
 from fleetgauge.verdicts.paths import paths_of
 from fleetgauge.verdicts.rules import Figures, Rules
-from fleetgauge.verdicts.window import DIALECTS, ROLES, Window, windows
+from fleetgauge.verdicts.window import DIALECTS, LONGEST_COVERED_S, ROLES, Window, windows
 from fleetgauge.verdicts.witnesses.offsets import SCHEMA as GROUP_TRENDS
 from fleetgauge.verdicts.witnesses.offsets import Samples
 from fleetgauge.verdicts.witnesses.points import Points
@@ -36,6 +36,9 @@ _INTERRUPTED_S: Final = 1800
 
 _NOTED_US: Final = 3_600_000_000
 _LATENCY: Final = "request_latency_avg_ms"
+
+_LATE: Final = 1.5
+"""Times that pushes of an instance are apart, within which the next one comes."""
 
 _MOST_EVIDENCE: Final = 6
 
@@ -227,21 +230,52 @@ class _Round:
             elif not bad.any():  # what the others have says nothing of this member
                 own = finding.of[units] == case.of
                 units, sides, excess = units[own], sides[:, :, own], excess[:, own]
-        if not bad.any() and (case is None or not len(units)):
+        if not bad.any() and (case is None or not len(units) or self._waits(case, units)):
             return
         case = case or self._new_case(code)
-        ratios = self._ratios(case, sides, excess)
+        covered_s = self._covered_s(case)
+        ratios = self._ratios(case, sides, excess, covered_s)
         measure = max(ratios, key=lambda each: ratios[each], default="")
         if ratios.get(measure, 0.0) > 1.0:
-            self._raise(case, place, units[bad] if bad.any() else units, measure, ratios[measure])
+            self._raise(case, place, units[bad] if bad.any() else units, measure, ratios[measure], covered_s)
             if bad.any():
                 test, unit = self._worst(units, excess)
-                case.of = None if finding.of is None else int(finding.of[unit])
+                self._note_worst(case, unit)
                 self._describe(case, place, units[bad], unit, test)
         elif ratios and may_lower(case, ratios):
-            self._lower(case, ratios[measure])
+            self._lower(case, ratios[measure], covered_s)
 
-    def _ratios(self, case: Case, sides: Numbers, excess: Numbers) -> dict[str, float]:
+    def _note_worst(self, case: Case, unit: int) -> None:
+        """Notes what has to stay the same, or else the instance that a unit is of, and until when it is to push."""
+        finding, window, known = self._finding, self._window, self._memory.instances
+        row = -1 if finding.rows is None else int(finding.rows[unit])
+        if finding.of is not None:
+            case.of = int(finding.of[unit])
+        elif row >= 0:
+            case.of = int(window.instance[row])
+            apart_s = max(float(known["interval_s"][case.of]), float(window.covered_s[row]) - window.length_s)
+            case.waits_until_us = int(known["last_us"][case.of] + _LATE * apart_s * 1_000_000)
+
+    def _waits(self, case: Case, units: Numbers) -> bool:
+        """True if the instance that was bad last is to push later: till then it is not known whether it still is.
+
+        With windows of 30 s and pushes every 60 s, one of two instances of a client is in each: if one is bad and the
+        other good, every other window has good ones alone.
+        """
+        finding, window = self._finding, self._window
+        if finding.rows is None or window.end_us >= case.waits_until_us:
+            return False
+        rows = finding.rows[units]
+        return case.of not in window.instance[rows[rows >= 0]]
+
+    def _covered_s(self, case: Case) -> float:
+        """The time that the evidence of this window is of: since the one before [s]."""
+        length_s = float(self._window.length_s)
+        if not case.judged_us:
+            return length_s
+        return min((self._window.end_us - case.judged_us) / 1_000_000, max(length_s, LONGEST_COVERED_S))
+
+    def _ratios(self, case: Case, sides: Numbers, excess: Numbers, covered_s: float) -> dict[str, float]:
         """Of each measure that is bad, or raised the case before, the ratio of the unit that is worst by it."""
         window, found = self._window, {}
         for number in np.flatnonzero((excess > 0).any(axis=1)).tolist():
@@ -249,7 +283,7 @@ class _Round:
             if excess[number, worst] > 1.0 or measure in case.raised:
                 above, below = sides[number, :, worst].tolist()
                 found[measure] = ratio_of(
-                    case, measure, above, below, window.end_us, window.length_s, self._figures["for_s"],
+                    case, measure, above, below, window.end_us, covered_s, self._figures["for_s"],
                     adds_up=self._finding.tests[number].adds_up,
                 )  # fmt: skip
         return found
@@ -261,16 +295,20 @@ class _Round:
         self._cases[code] = case
         return case
 
-    def _raise(self, case: Case, place: int, units: Numbers, measure: str, ratio: float) -> None:
+    def _raise(
+        self, case: Case, place: int, units: Numbers, measure: str, ratio: float, covered_s: float
+    ) -> None:  # fmt: skip
         window, finding, for_s = self._window, self._finding, self._figures["for_s"]
         test, excess = finding.tests[int(measure)], min(ratio, _MOST_EXCESS)
         share = 1.0 if test.share is None else float(test.share[units].max())
         if test.is_mean and not case.is_open:
             share = share_of_window(case, excess)
-        raise_level(case, measure, ratio, share, window.length_s, for_s)
+        raise_level(case, measure, ratio, share, covered_s, for_s)
         case.bad_windows += 1
         case.last_bad_us = case.judged_us = window.end_us
         case.good_us = None
+        # Not at `for_s`: the first bad window may have been bad for a moment alone, so that two of 300 s are no 600 s,
+        # and one is none that lasts 300 s. With windows of 60 s it opens after 11 of them.
         if not case.is_open and case.level_s > for_s:
             case.is_open, case.opened_us = True, window.end_us
         case.excess = excess
@@ -351,9 +389,9 @@ class _Round:
         if case.group_id is None and len(case.about["group"]) == 1:
             case.group_id = case.about["group"][0]
 
-    def _lower(self, case: Case, ratio: float) -> None:
+    def _lower(self, case: Case, ratio: float, covered_s: float) -> None:
         window = self._window
-        lower_level(case, ratio, window.length_s, self._figures["for_s"])
+        lower_level(case, ratio, covered_s, self._figures["for_s"])
         case.judged_us = window.end_us
         if case.good_us is None:
             case.good_us = window.begin_us

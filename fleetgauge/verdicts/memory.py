@@ -17,7 +17,7 @@ _MOST: Final = 0.3
 """Of a window's difference, what a history learns from (log): outliers move it little. So the double of what was before
 has become the expected value after some 14 hours."""
 
-FORM: Final = 8
+FORM: Final = 9
 """Of `Memory.parts`; another one is judged anew. To be raised with whatever changes it."""
 
 DAY_US: Final = 86_400_000_000
@@ -48,33 +48,42 @@ class History:
         found[is_known] = self._mean[at[is_known]]
         return found
 
-    def learn(self, keys: Numbers, values: Numbers, window_s: int, least_s: float) -> None:
-        """Takes values of distinct keys in; NaN is none. Until `least_s` was seen everything is taken in as it is."""
-        keys, values = keys[~np.isnan(values)], values[~np.isnan(values)]
+    def learn(self, keys: Numbers, values: Numbers, covered_s: Numbers | int, least_s: float) -> None:
+        """Takes values of distinct keys in, each of which covers so long [s]; NaN is none.
+
+        Until `least_s` was seen everything is taken in as it is.
+        """
+        has = ~np.isnan(values)
+        keys, values, covered_s = keys[has], values[has], np.broadcast_to(covered_s, has.shape)[has]
         at, is_known = self._find(keys)
-        old = at[is_known]
+        old, own_s = at[is_known], covered_s[is_known]
         step, seen_s = values[is_known] - self._mean[old], self._seconds[old]
         is_usual = (seen_s < least_s) | (np.abs(step) < _MOST)
-        weight = np.maximum(np.where(is_usual, window_s / (seen_s + window_s), 0.0), min(window_s / _SETTLES_S, 1.0))
+        weight = np.maximum(np.where(is_usual, own_s / (seen_s + own_s), 0.0), np.minimum(own_s / _SETTLES_S, 1.0))
         self._mean[old] += weight * np.where(is_usual, step, np.clip(step, -_MOST, _MOST))
-        self._seconds[old] += window_s
-        self._add(keys[~is_known], values[~is_known], window_s)
+        self._seconds[old] += own_s
+        self._add(keys[~is_known], values[~is_known], covered_s[~is_known])
 
-    def put(self, keys: Numbers, values: Numbers) -> None:
-        """Replaces the values of distinct keys; NaN is none."""
+    def put(self, keys: Numbers, values: Numbers, at_s: float = 0.0) -> None:
+        """Replaces the values of distinct keys, which are of this time [s]; NaN is none."""
         keys, values = keys[~np.isnan(values)], values[~np.isnan(values)]
         at, is_known = self._find(keys)
-        self._mean[at[is_known]] = values[is_known]
-        self._add(keys[~is_known], values[~is_known], 0)
+        self._mean[at[is_known]], self._seconds[at[is_known]] = values[is_known], at_s
+        self._add(keys[~is_known], values[~is_known], np.full(np.count_nonzero(~is_known), at_s))
 
-    def _add(self, keys: Numbers, values: Numbers, seconds: int) -> None:
+    def put_after(self, at_s: float) -> tuple[Numbers, Numbers]:
+        """The keys and values that were put after a time [s]."""
+        is_later = self._seconds > at_s
+        return self.keys[is_later], self._mean[is_later]
+
+    def _add(self, keys: Numbers, values: Numbers, seconds: Numbers) -> None:
         if not len(keys):
             return
         every = np.concatenate([self.keys, keys])
         order = np.argsort(every, kind="stable")
         self.keys = every[order]
         self._mean = np.concatenate([self._mean, values])[order]
-        self._seconds = np.concatenate([self._seconds, np.full(len(keys), float(seconds))])[order]
+        self._seconds = np.concatenate([self._seconds, seconds])[order]
 
     def _find(self, keys: Numbers) -> tuple[Numbers, Numbers]:
         if not len(self.keys):
@@ -203,7 +212,8 @@ class Case:
         about: subjects that it concerns, by their kinds: what it may be the cause of.
         alike: for each broker of its clients the largest part of those as exposed to it that showed the same in one
             window; 1 where this subject is more exposed than they are. Brokers without others as exposed are left out.
-        of: see `Finding.of`.
+        of: see `Finding.of`; of other findings the number of the instance that was worst in its last bad window.
+        waits_until_us: when that instance has pushed again, if it goes on [us].
     """
 
     verdict: str
@@ -232,6 +242,7 @@ class Case:
     excess: float = 1.0
     certainty: float = 1.0
     of: int | None = None
+    waits_until_us: int = 0
     instances: list[str] = field(default_factory=list)
     instance_count: int = 0
     judged_by: list[str] = field(default_factory=lambda: ["telemetry"])
@@ -329,11 +340,12 @@ class Memory:
         for name, kind in (("lag", "instance"), ("queue", "client"), ("idle", "client")):
             history = self.history(name)
             history.rename(new[kind][history.keys])
-        latency = self.history("latency")
-        series, node = latency.keys // PATHS, new["node"][latency.keys % PATHS]
-        client = new["client"][series // KINDS]
-        key = (client * KINDS + series % KINDS) * PATHS + node
-        latency.rename(np.where((client >= 0) & (node >= 0), key, -1))
+        for name in ("latency", "above", "longer_ms"):
+            of_paths = self.history(name)
+            series, node = of_paths.keys // PATHS, new["node"][of_paths.keys % PATHS]
+            client = new["client"][series // KINDS]
+            key = (client * KINDS + series % KINDS) * PATHS + node
+            of_paths.rename(np.where((client >= 0) & (node >= 0), key, -1))
         past = self.facts.get("rebalance-storm", {})
         instances = new["instance"]
         self.facts["rebalance-storm"] = {

@@ -71,11 +71,16 @@ class Names:
 
     def codes(self, *columns: Array, at_us: int = 0) -> Numbers:
         """For each row the number of its texts, which are seen at this time; null is ''."""
+        return self.seen(*columns, at_us=at_us)[0]
+
+    def seen(self, *columns: Array, at_us: int) -> tuple[Numbers, Numbers]:
+        """The same, and when each was seen before [us]; 0 for those that were not."""
         self._texts, codes = _numbered_after(self._texts, _joined(columns))
         if len(self._texts) > len(self.seen_us):
             self.seen_us = np.append(self.seen_us, np.zeros(len(self._texts) - len(self.seen_us), np.int64))
-        self.seen_us[codes] = np.maximum(self.seen_us[codes], at_us)
-        return codes
+        before_us = self.seen_us[codes]
+        self.seen_us[codes] = np.maximum(before_us, at_us)
+        return codes, before_us
 
     def find(self, *columns: Array) -> Numbers:
         """For each row the number of its texts; -1 of those that were not asked for before."""

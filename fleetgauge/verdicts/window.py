@@ -40,6 +40,8 @@ MEASURES: Final = (
 )  # fmt: skip
 _NUMBERS: Final = ("push_interval_ms", "pushes")
 _READ_LATER: Final = ("client_id", "principal", "seen_at")
+LONGEST_COVERED_S: Final = 300
+"""What a push counts for at most, however long the one before it is ago [s]: as much as a window of five minutes."""
 """The columns of clients that verdicts read beside numbers."""
 COLUMNS: Final = (*_KEYS, *MEASURES)
 """The columns that the judge reads: one merged wide row per (instance, window) and per (instance, role, node, window).
@@ -270,6 +272,9 @@ class Window:
         length_s: its length [s].
         rows: those of clients.
         client, group, instance, version: numbers in the registry of each of them; -1 for no group.
+        covered_s: of each row how long its pushes cover: the time since the instance was in a window before, at least
+            `length_s` and at most `LONGEST_COVERED_S` where that is longer [s].
+        client_covered_s: the same by the time since any instance of its client id was [s].
         dialect: of each a place in DIALECTS; -1 for another.
         points: what own rules read; None where there are none.
         offsets: what brokers know of groups; None where nothing was sampled.
@@ -290,10 +295,11 @@ class Window:
         self.end_us = at_us = self.begin_us + self.length_s * 1_000_000
         rows, cluster = self.rows, self.rows.column("cluster_id")
         self._cluster = cluster.fill_null("").dictionary_encode()
-        self.client = registry.clients.codes(cluster, rows.column("client_id"), at_us=at_us)
-        self.instance = registry.instances.codes(
+        self.client, client_seen_us = registry.clients.seen(cluster, rows.column("client_id"), at_us=at_us)
+        self.instance, seen_us = registry.instances.seen(
             cluster, rows.column("principal"), rows.column("client_instance_id"), at_us=at_us
         )
+        self.covered_s, self.client_covered_s = self._covered_s(seen_us), self._covered_s(client_seen_us)
         group_id = rows.column("group_id")
         in_group = as_numpy(pc.not_equal(group_id, ""), False)
         self.group = np.full(len(rows), -1)
@@ -313,9 +319,27 @@ class Window:
         found: _T = self._shared[name]
         return found
 
+    def _covered_s(self, before_us: Numbers) -> Numbers:
+        """The time since windows that ended then; the length of this one where there is none."""
+        since_s = np.where(before_us > 0, (self.end_us - before_us) / 1_000_000, self.length_s)
+        return np.clip(since_s, self.length_s, max(self.length_s, LONGEST_COVERED_S))
+
+    @cached_property
+    def is_even(self) -> bool:
+        """True if each client was in the window before this one, too, or is new: pushes cover a window's length."""
+        return bool((self.covered_s == self.length_s).all())
+
+    def seconds_of(self, client: Numbers) -> Numbers | int:
+        """How long the pushes of clients cover, by their numbers: see `client_covered_s` [s]."""
+        if self.is_even:
+            return self.length_s
+        found = np.empty(len(self.clients))
+        found[self.clients.of_row] = self.client_covered_s
+        return found[np.searchsorted(self.clients.codes, client)]
+
     @cached_property
     def seconds(self) -> Numbers:
-        """How long the pushes of each row cover [s]: intervals of 60 s with five pushes are 300 s."""
+        """How long the pushes of each row last by their interval [s]: intervals of 60 s with five pushes are 300 s."""
         interval_s = np.nan_to_num(self.rows.number("push_interval_ms") / 1000)
         covered = interval_s * np.nan_to_num(self.rows.number("pushes"))
         return np.where(covered > 0, covered, self.length_s)

@@ -121,8 +121,8 @@ class Admission:
             raise ConnectionResetError
         if first[0] != _TLS_RECORD:
             looks = unknown_protocol(first) or (
-                "it looks like a plaintext Kafka request: is the client's security.protocol the listener's, "
-                f"{self.connection.security.protocol}?"
+                "it looks like a plaintext Kafka request: set the client's security.protocol to the listener's, "
+                f"{self.connection.security.protocol}"
                 if first[0] == 0
                 else f"it begins with {first!r}"
             )

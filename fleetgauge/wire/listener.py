@@ -206,7 +206,9 @@ class Listener:
             )
 
     def forget_usual_pushes(self) -> None:
-        """Has the next push of every instance pass `RequestHandler.handle`, which decides again if it is allowed."""
+        """Makes the next push of every instance pass `RequestHandler.handle`, which decides again whether it is
+        allowed.
+        """
         for channel in self._context.channels if self._context is not None else ():
             channel.push_templates = ()
 
@@ -237,8 +239,9 @@ class Listener:
                 reuse_port=self._reuse_port,
                 dualstack_ipv6=True,
             )
-        found = await loop.getaddrinfo(self.host or None, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, _, _, _, address = found[0]
+        host = self.host or None
+        addresses = await loop.getaddrinfo(host, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, _, _, _, address = addresses[0]
         return socket.create_server(address[:2], family=family, backlog=backlog, reuse_port=self._reuse_port)
 
     async def _accept_loop(

@@ -35,7 +35,7 @@ def reserve_port(name: str, host: str, port: int) -> socket.socket:
 def cannot_bind(name: str, host: str, port: int, error: Exception) -> InvalidConfigError:
     """The error for a listener's address that cannot be bound."""
     in_use = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
-    hint = "; is another process using the port?" if in_use else ""
+    hint = "; check whether another process uses the port" if in_use else ""
     return InvalidConfigError(f"listener {name} cannot bind {host or '*'}:{port}: {error}{hint}")
 
 
@@ -44,17 +44,17 @@ def _bound(host: str, port: int, *, reuse_port: bool) -> socket.socket:
     if is_dual_stack:
         family, address = socket.AF_INET6, ("::", port)
     else:
-        found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, address = found[0][0], found[0][4][:2]  # type: ignore[assignment]  # host and port of either family
-    made = socket.socket(family, socket.SOCK_STREAM)
+        addresses = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, address = addresses[0][0], addresses[0][4][:2]  # type: ignore[assignment]  # host and port of either family
+    bound = socket.socket(family, socket.SOCK_STREAM)
     try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if reuse_port:
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         if family == socket.AF_INET6:
-            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, not is_dual_stack)
-        made.bind(address)
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, not is_dual_stack)
+        bound.bind(address)
     except BaseException:
-        made.close()
+        bound.close()
         raise
-    return made
+    return bound

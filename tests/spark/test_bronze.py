@@ -86,7 +86,7 @@ def test_a_selection_by_time_client_and_instance(spark: SparkSession, zone: Land
 
 
 def test_a_missing_path_says_which_and_what_to_do(spark: SparkSession, zone: LandingZone) -> None:
-    with pytest.raises(LandingError, match=r"no landing zone at .*landing: name with --source the directory"):
+    with pytest.raises(LandingError, match=r"no landing zone at .*landing: set --source to the directory"):
         read_landing(spark, str(zone.root))
 
 
@@ -115,7 +115,7 @@ def test_a_column_of_another_type_is_refused_by_name(spark: SparkSession, zone: 
 def test_records_of_a_newer_form_are_refused_by_their_version(spark: SparkSession, zone: LandingZone) -> None:
     path = zone.write([push(schema_version=2)])
     pq.write_table(pq.read_table(path).drop_columns(["listener"]), path)
-    with pytest.raises(LandingError, match=r"holds push records of schema version 2, and .* up to 1: update it"):
+    with pytest.raises(LandingError, match=r"has push records of schema version 2, and .* up to 1: upgrade it"):
         read_landing(spark, str(zone.root))
 
 
@@ -134,5 +134,5 @@ def test_files_of_a_newer_form_beside_ours_leave_ours_readable(spark: SparkSessi
 def test_what_is_no_parquet_is_refused_with_its_path(spark: SparkSession, zone: LandingZone) -> None:
     zone.root.mkdir()
     (zone.root / "notes.txt").write_text("hello")
-    with pytest.raises(LandingError, match=r"/notes\.txt cannot be read: take it out"):
+    with pytest.raises(LandingError, match=r"/notes\.txt cannot be read: remove it"):
         read_landing(spark, str(zone.root))

@@ -82,7 +82,7 @@ def test_options_and_conditions_choose_days_and_clients(zone: LandingZone, read:
     [
         ({"kind": "metrics"}, "there is no kind 'metrics': give one of pushes, points, rejects"),
         ({}, "holds no push yet, or is another directory"),
-        ({"maxFilesPerTrigger": "0"}, "maxFilesPerTrigger is a number of files, and '0' is none"),
+        ({"maxFilesPerTrigger": "0"}, "maxFilesPerTrigger has to be a number of files, not '0'"),
     ],
 )
 def test_what_is_wrong_is_one_sentence(

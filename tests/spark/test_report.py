@@ -54,7 +54,7 @@ def test_the_inventory_table_names_every_client_and_what_was_left_out(filled: La
     assert other.split()[-1] == "unknown", "a Java producer may end without a terminating push"
     assert result.stderr.splitlines() == [
         "1 repeated push was counted once",
-        "1 push was set aside as malformed: fleet rejects says why",
+        "1 push was rejected as malformed: fleet rejects shows the reasons",
     ]
 
 
@@ -164,7 +164,7 @@ def test_a_summary_is_both_tables_and_keeps_every_row_where_it_is_told_to(
     assert "[bold]rd" in lines[-1]
     assert result.stderr.splitlines() == [
         "1 repeated push was counted once",
-        "1 push was set aside as malformed: fleet rejects says why",
+        "1 push was rejected as malformed: fleet rejects shows the reasons",
     ]
     for name, clients in (("inventory", ["[bold]rd", "billing-1"]), ("latency", ["[bold]rd"])):
         files = (tmp_path / "today" / name).glob("*.json")

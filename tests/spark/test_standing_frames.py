@@ -1,4 +1,4 @@
-"""Standing tables as frames: what the log names when the frame is made, with nothing of Delta Lake in the session."""
+"""Fleet tables as frames: what the log names when the frame is made, with nothing of Delta Lake in the session."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -132,9 +132,9 @@ def test_a_table_without_rows_is_a_frame_without_rows(spark: SparkSession, store
 
 
 def test_what_is_no_table_is_one_sentence(spark: SparkSession, tmp_path: Path, store: Store) -> None:
-    with pytest.raises(FleetError, match=f"there is no table points in {tmp_path}: fleet run makes it") as caught:
+    with pytest.raises(FleetError, match=f"there is no table points in {tmp_path}: fleet run creates it") as caught:
         read_points(spark, tables=str(tmp_path))
     assert "\n" not in str(caught.value)
     store.make(replace(catalog.POINTS, schema=POINTS.remove(POINTS.get_field_index("cluster_id"))))
-    with pytest.raises(FleetError, match="written by an earlier release, whose rows do not say their cluster"):
+    with pytest.raises(FleetError, match="written by an earlier release, whose rows have no cluster id"):
         read_points(spark, tables=store.root)

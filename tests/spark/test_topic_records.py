@@ -23,7 +23,7 @@ UNKNOWN = ("client_source_port", "subscription_id", "push_interval_ms", "compres
 
 BAD: dict[str, tuple[Record, str]] = {
     "foreign": (Record(b"order-1", b"{}", None), "there is no header schema_version"),
-    "tombstone": (replace(good(), value=None), "the record has no value, and a heartbeat's is empty"),
+    "tombstone": (replace(good(), value=None), "the record has no value (a heartbeat's is empty)"),
     "compacted": (Record(good().key, None, None), "there is no header schema_version"),
     "no key": (replace(good(), key=None), "the record has no key"),
     "bad key": (replace(good(), key=b"app-1"), "the key is 'app-1', expected a client instance id of 22 characters"),
@@ -83,8 +83,8 @@ BAD: dict[str, tuple[Record, str]] = {
         good().having("push_interval_ms", "\u0661".encode()),
         "header push_interval_ms is '?', expected a number from 0 to 2147483647",
     ),
-    "no utf-8": (good().having("client_id", b"caf\xe9"), "header client_id is no UTF-8"),
-    "surrogate": (good().having("principal", b"\xed\xa0\x80"), "header principal is no UTF-8"),
+    "no utf-8": (good().having("client_id", b"caf\xe9"), "header client_id is not UTF-8"),
+    "surrogate": (good().having("principal", b"\xed\xa0\x80"), "header principal is not UTF-8"),
     "long header": (
         good().having("client_id", b"x" * (MAX_HEADER_BYTES + 1)),
         f"header client_id has {MAX_HEADER_BYTES + 1} B, and {MAX_HEADER_BYTES} B are allowed",

@@ -16,15 +16,15 @@ from benchmarks.fleet.second_fleet.consumers import simulate_consumers
 from benchmarks.fleet.second_fleet.population import populate
 from benchmarks.fleet.second_fleet.producers import simulate_admin, simulate_producers
 from benchmarks.fleet.second_fleet.pushes import Row, pushes_of, write_zone
-from benchmarks.fleet.second_fleet.truth import add_truth
-from benchmarks.fleet.second_fleet.world import World
+from benchmarks.fleet.second_fleet.truth import add_truth, faults_of
+from benchmarks.fleet.second_fleet.world import Kind, World
 
 SIMULATE = {"producer": simulate_producers, "consumer": simulate_consumers, "admin": simulate_admin}
 
 
-def make_fleet(seed: int, directory: Path, *, is_healthy: bool = False, is_hard: bool = False) -> None:
-    """Writes `zone/` and `truth.json`, which has each application's library and size beside the truth."""
-    world = World(seed, is_healthy=is_healthy, is_hard=is_hard)
+def make_fleet(seed: int, directory: Path, *kinds: Kind) -> None:
+    """Writes `zone/` and `truth.json`, which has each application's library, size and faults beside the truth."""
+    world = World(seed, *kinds)
     populate(world)
     for app in world.apps:
         SIMULATE[app.role](world, app)
@@ -35,7 +35,7 @@ def make_fleet(seed: int, directory: Path, *, is_healthy: bool = False, is_hard:
         slot.traffic = None  # some MB each
     write_zone(rows, directory / "zone")
     truth = {
-        "apps": {app.name: [app.library.family, app.count] for app in world.apps},
+        "apps": {app.name: [app.library.family, app.count, faults_of(app)] for app in world.apps},
         "truth": [asdict(each) for each in world.truth],
     }
     (directory / "truth.json").write_text(json.dumps(truth, indent=0))

@@ -1,12 +1,10 @@
 """The applications of the second fleet: healthy ones of every library, and those that something is wrong with."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from benchmarks.fleet.second_fleet.clients import (
-    CLUSTERS,
     END_S,
     FRANZ_GO,
     HOURS,
@@ -32,10 +30,30 @@ PATCHES = {"3.9.1": "3.9.2", "4.0.0": "4.0.1", "4.1.1": "4.1.2", "4.4.0": "4.4.1
 
 def populate(world: World) -> None:
     """Adds all applications."""
-    makers: tuple[Callable[[_Population], None], ...] = HEALTHY if world.is_healthy else HEALTHY + BROKEN
     population = _Population(world)
-    for make in makers:
+    for make in HEALTHY:
         make(population)
+    healthy = len(world.apps)
+    for make in () if world.is_healthy else BROKEN:
+        make(population)
+    if world.is_small:
+        _keep_few(world, healthy)
+
+
+_FEW_BROKEN = 6
+
+
+def _keep_few(world: World, healthy: int) -> None:
+    """Leaves six applications with a fault, and of the others, which come first, as many as make 20 to 60 clients."""
+    places = world.random.permutation(len(world.apps))
+    kept = [world.apps[place] for place in places if place >= healthy][:_FEW_BROKEN]
+    most = int(world.random.integers(20, 60))
+    for app in (world.apps[place] for place in places if place < healthy):
+        if sum(each.count for each in (*kept, app)) <= most:
+            kept.append(app)
+    names = {app.name for app in kept}
+    world.apps = [app for app in world.apps if app.name in names]
+    world.truth = [each for each in world.truth if each.app is None or each.app in names]
 
 
 class _Population:
@@ -90,7 +108,7 @@ def _everyday(at: _Population) -> None:
 def _unlike_their_peers(at: _Population) -> None:
     """Clients that are far away, old, busy or slow to poll, and healthy."""
     for library in (at.java(), PYTHON, FRANZ_GO):
-        name, cluster = at.name("geo"), next(iter(CLUSTERS))
+        name, cluster = at.name("geo"), next(iter(at.world.clusters))
         at.app(f"{name}-producer-near", "producer", library, 3, team=name, rtt_ms=0.6, cluster=cluster)
         far_ms = at.between(35, 90)
         at.app(f"{name}-producer-far", "producer", library, 2, team=name, rtt_ms=far_ms, cluster=cluster)
@@ -144,7 +162,7 @@ def _old_versions(at: _Population) -> None:
     """Which of those above have a version that may be called outdated."""
     for library in (JAVA_37, JAVA_39, JAVA_40):
         versions = {library.version, PATCHES.get(library.version, library.version)}
-        for cluster in CLUSTERS:
+        for cluster in at.world.clusters:
             for version in sorted(versions):
                 subject = f"{library.software}/{version}"
                 at.world.add_truth("outdated", "version", subject, cluster, (0.0, END_S), False, "java")
@@ -162,7 +180,7 @@ def _slow(at: _Population) -> None:
                 own: dict[str, Any] = {"rate": at.between(300, 900), "burst": 1.0, "record_bytes": 3000.0}
                 app = at.one_id(f"{name}-sink", role, library, **own)
             span, how = at.span(), at.pick("loss", "cpu", "reroute")
-            node = None if verdict == "slow-client" else at.count(0, CLUSTERS[app.cluster])
+            node = None if verdict == "slow-client" else at.count(0, at.world.clusters[app.cluster])
             if node is not None and how == "cpu":
                 how = "loss"
             app.faults["slow"] = fault(span, how=how, node=node, verdict=verdict)
@@ -295,7 +313,7 @@ def _released(at: _Population) -> None:
     for library, how in (*of_java, (PYTHON, "latency"), (FRANZ_GO, "latency"), (at.java(), "nothing")):
         own: dict[str, Any] = {"rate": at.between(80, 500), "interval_s": 60}
         app = at.one_id(at.name("release") + "-app", "producer", library, 3, **own)
-        span = at.random.uniform(1.2, 4.2) * 3600, END_S
+        span = at.world.start_s(1.2, 4.2), END_S
         for number, slot in enumerate(app.slots):
             _restart(slot, span[0] + number * 45, 15)
         app.faults["release"] = fault(span, at.between(2.2, 4), how=how)

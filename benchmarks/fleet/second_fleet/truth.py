@@ -6,7 +6,7 @@ its bound, either is right.
 
 import numpy as np
 
-from benchmarks.fleet.second_fleet.clients import END_S, TICK_S, TICKS, TIMES_S, App, Mask, Slot, Span, Values
+from benchmarks.fleet.second_fleet.clients import BEGIN_S, END_S, TICK_S, TICKS, TIMES_S, App, Mask, Slot, Span, Values
 from benchmarks.fleet.second_fleet.consumers import ConsumerTraffic, GroupWork
 from benchmarks.fleet.second_fleet.producers import ProducerTraffic
 from benchmarks.fleet.second_fleet.world import Brokers, World, smooth, stretches
@@ -53,6 +53,15 @@ def _of_faults(world: World, app: App) -> None:
         for verdict in ("slow-client", "buffer-full", "small-batches", "deploy-regression"):
             world.add(verdict, app.name, app, after, False, "may follow from the quota")
         world.add("lagging", app.group, app, after, False, kind="group")
+
+
+def faults_of(app: App) -> list[Span]:
+    """When something is wrong with an application or one of its processes, since the epoch [s]."""
+    spans = [fault.span for name, fault in app.faults.items() if name != "scale"]
+    spans += [slot.clock.span for slot in app.slots if slot.clock and slot.clock.verdict]
+    lives = [life for slot in app.slots for life in slot.lives]
+    spans += [(life.end_s, END_S) for life in lives if life.end in ("crash", "silent")]
+    return [(BEGIN_S + start_s, BEGIN_S + end_s) for start_s, end_s in spans]
 
 
 def _lasts(span: Span) -> float:
@@ -129,15 +138,22 @@ def _of_consumer(world: World, app: App, client_id: str) -> None:
         _of_polling(subject, app, slots)
     if app.is_java:
         traffic: list[ConsumerTraffic] = [slot.traffic for slot in slots]
-        fetch_bytes = np.min([smooth(each.fetch_bytes) for each in traffic], 0)
-        per_s = _most([each.requests_per_s.sum(1) for each in traffic])
-        for span in stretches((per_s > 60) & (fetch_bytes < 850), 600):
+        for span in stretches(_fetches_tiny(traffic, 60, 850), 600):
             world.add("tiny-fetches", client_id, app, span, _lasts(span) > MUST_S)
-        subject.may("tiny-fetches", (per_s > 42) & (fetch_bytes < 1250))
+        subject.may("tiny-fetches", _fetches_tiny(traffic, 42, 1250))
     for slot in slots:
         has_none = (slot.traffic.owns.sum(1) == 0) & slot.traffic.is_alive
         for span in stretches(has_none, 1800):
             world.add("idle-consumer", client_id, app, span, not app.is_go)
+
+
+def _fetches_tiny(members: list[ConsumerTraffic], least_per_s: float, below_bytes: float) -> Mask:
+    """Where a member fetches more often and less than that: the same one, since one that is away fetches nothing."""
+    rates = [smooth(each.requests_per_s.sum(1)) for each in members]
+    sizes = [smooth(each.fetch_bytes) for each in members]
+    by_member = [(rate > least_per_s) & (size < below_bytes) for rate, size in zip(rates, sizes, strict=True)]
+    found: Mask = np.logical_or.reduce(by_member)
+    return found
 
 
 def _of_polling(subject: _Subject, app: App, slots: list[Slot]) -> None:

@@ -6,7 +6,7 @@ Random numbers come from one generator in a fixed order, so that a seed makes on
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -25,6 +25,8 @@ from benchmarks.fleet.second_fleet.clients import (
     Span,
     Values,
 )
+
+Kind = Literal["healthy", "hard", "small", "overlapping"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,20 +63,29 @@ class Truth:
     must: bool
     family: str
     note: str
+    app: str | None
 
 
 class World:
-    """A fleet that comes to be; `is_hard` makes faults smaller and shorter, `is_healthy` leaves them out."""
+    """A fleet that comes to be.
 
-    def __init__(self, seed: int, *, is_healthy: bool, is_hard: bool) -> None:
+    Attributes:
+        is_healthy: it has no faults.
+        is_hard: faults are smaller and shorter.
+        is_small: one cluster of three brokers, with 20 to 60 clients.
+        clusters: brokers by cluster.
+    """
+
+    def __init__(self, seed: int, *kinds: Kind) -> None:
         self.random = np.random.default_rng(seed)
-        self.is_healthy = is_healthy
-        self.is_hard = is_hard
+        self.is_healthy, self.is_hard, self.is_small = (kind in kinds for kind in ("healthy", "hard", "small"))
+        self._is_overlapping = "overlapping" in kinds
+        self.clusters = {next(iter(CLUSTERS)): 3} if self.is_small else CLUSTERS
         self.truth: list[Truth] = []
         self.apps: list[App] = []
         # From a third of the peak to the peak.
         self.load = 0.35 + 0.65 / (1 + np.exp(-(TIMES_S / 3600 - 2.6) * 1.6))
-        self.brokers = {cluster: self._brokers(count) for cluster, count in CLUSTERS.items()}
+        self.brokers = {cluster: self._brokers(count) for cluster, count in self.clusters.items()}
 
     @property
     def slots(self) -> list[Slot]:
@@ -95,7 +106,7 @@ class World:
         self, verdict: str, subject: str, app: App, span: Span, must: bool, note: str = "", kind: str = "client"
     ) -> None:
         """A truth about an application, its group, or one of its instances or paths."""
-        self.add_truth(verdict, kind, subject, app.cluster, span, must, app.library.family, note)
+        self.add_truth(verdict, kind, subject, app.cluster, span, must, app.library.family, note, app.name)
 
     def add_truth(
         self,
@@ -107,6 +118,7 @@ class World:
         must: bool,
         family: str = "all",
         note: str = "",
+        app: str | None = None,
     ) -> None:
         start_s, end_s = (BEGIN_S + each for each in span)
         self.truth.append(
@@ -120,6 +132,7 @@ class World:
                 must=bool(must),
                 family=family,
                 note=note,
+                app=app,
             )
         )
 
@@ -178,6 +191,7 @@ class World:
         """An application with properties by chance, but for its `own`; `team` names its principal."""
         random = self.random
         cluster = own.pop("cluster", None) or list(CLUSTERS)[int(random.random() < 0.35)]
+        cluster = cluster if cluster in self.clusters else next(iter(self.clusters))
         drawn: dict[str, Any] = {
             "principal": "User:" + own.pop("team", name.split("-")[0]),
             "rtt_ms": float(random.choice([0.4, 0.6, 0.9, 1.4])),
@@ -209,9 +223,17 @@ class World:
 
     def span(self, least_min: float = 25, most_min: float = 80, first_h: float = 0.9, last_h: float = 4.6) -> Span:
         """When a fault is: it lasts so many minutes."""
-        start_s = self.random.uniform(first_h, last_h) * 3600
+        start_s = self.start_s(first_h, last_h)
         lasts_min = self.random.uniform(*((16, 26) if self.is_hard else (least_min, most_min)))
         return start_s, min(END_S, start_s + lasts_min * 60)
+
+    def start_s(self, first_h: float, last_h: float) -> float:
+        """When a fault begins [s]; where faults overlap, within 20 minutes of the beginning of a broker's."""
+        start_s = float(self.random.uniform(first_h, last_h)) * 3600
+        if not self._is_overlapping:
+            return start_s
+        begins = [start * TICK_S for _, start, _, _ in self.brokers[next(iter(self.clusters))].faults]
+        return float(self.random.choice(begins) + self.random.uniform(0, 1200))
 
     def links(self, slot: Slot) -> tuple[Values, Values]:
         """Time to each broker's response, but for what fetches wait for, with and without the client's fault [ms]."""

@@ -59,7 +59,7 @@ Limits = Mapping[Entity, Mapping[str, float]]
 """Limits by entity and key, in the unit of the key."""
 
 LimitName = tuple[Entity, str]
-"""Of one limit: its entity and key."""
+"""Key of one limit: its entity and quota key."""
 
 MAX_NAME_CHARACTERS: Final = 1_024
 """Far above real names: the subject of a certificate."""
@@ -85,7 +85,7 @@ def read_limits(tables: Mapping[str, Mapping[str, object]]) -> dict[LimitName, f
     Raises:
         InvalidConfigError: Kafka does not accept an entity, a key or a value; the text names it.
     """
-    found: dict[LimitName, float] = {}
+    by_name: dict[LimitName, float] = {}
     written: dict[Entity, str] = {}
     for path, limits in tables.items():
         entity = read_entity(path)
@@ -93,8 +93,8 @@ def read_limits(tables: Mapping[str, Mapping[str, object]]) -> dict[LimitName, f
             raise InvalidConfigError(f"{path}: it is the same entity as {written[entity]}, and occurs twice")
         keys = keys_of(entity)
         for key, value in limits.items():
-            found[entity, key] = checked_quota_value(keys, key, _number(key, value))
-    return found
+            by_name[entity, key] = checked_quota_value(keys, key, _number(key, value))
+    return by_name
 
 
 def read_entity(path: str) -> Entity:
@@ -137,7 +137,7 @@ def keys_of(entity: Entity) -> Mapping[str, EntityQuotaKey]:
 
 
 def _no_entity(path: str) -> InvalidConfigError:
-    return InvalidConfigError(f"{path!r} is no entity that has quotas; there are {_FORMS}")
+    return InvalidConfigError(f"{path!r} is not a quota entity; use {_FORMS}")
 
 
 def _name(path: str, part: str) -> str | None:
@@ -154,7 +154,7 @@ def _number(key: str, value: Any) -> float:
     except (ValueError, OverflowError):
         number = math.nan
     if not math.isfinite(number):
-        raise InvalidConfigError(f"{key}: it takes a number above 0, not {value!r}; without a limit, leave it out")
+        raise InvalidConfigError(f"{key}: it has to be a number above 0, not {value!r}; omit it for no limit")
     return number
 
 

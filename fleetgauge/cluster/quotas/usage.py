@@ -1,4 +1,4 @@
-"""How far limits are used, by telemetry: `fleetgauge fleet whatif` replays recorded byte rates under them.
+"""Usage of limits, by telemetry: `fleetgauge fleet whatif` replays recorded byte rates under them.
 
 It runs as a process of its own, since nothing here imports `fleet`.
 """
@@ -21,7 +21,7 @@ REPLAYED: Final = ("producer_byte_rate", "consumer_byte_rate")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """How far one limit is used.
+    """Usage of one limit.
 
     Attributes:
         utilization: the highest rate at any broker over the limit, of those who use most of it; None where no client
@@ -42,7 +42,7 @@ def usage(limits: Mapping[LimitName, float], tables: str, since: str) -> dict[Li
 
     Args:
         limits: all of the cluster: the most specific one of a client counts.
-        tables: root of the standing tables.
+        tables: root of the fleet tables.
         since: age of the first window: 30m, 2h, 7d.
 
     Raises:
@@ -78,7 +78,7 @@ def merged(rows: list[Mapping[str, Any]]) -> dict[LimitName, Usage]:
     by_limit: dict[LimitName, list[Mapping[str, Any]]] = {}
     for row in rows:
         by_limit.setdefault((_entity(row["quota"]), row["quota_key"]), []).append(row)
-    return {place: _usage(found) for place, found in by_limit.items()}
+    return {place: _usage(rows_of_limit) for place, rows_of_limit in by_limit.items()}
 
 
 def _usage(rows: list[Mapping[str, Any]]) -> Usage:

@@ -98,7 +98,9 @@ def parse_share(text: str) -> float:
     except ValueError:
         percent = 0.0
     if not text.endswith("%") or not 0 < percent < 100:
-        raise ResourceError(f"{text!r} is no share of the clients: give one above 0% and below 100%, such as 5%")
+        raise ResourceError(
+            f"{text!r} is not a share of the clients: use a percentage above 0% and below 100%, such as 5%"
+        )
     return percent / 100
 
 
@@ -130,10 +132,10 @@ def found_canary(current: Mapping[str, Resource], name: str) -> Resource:
     Raises:
         ResourceError: it has none.
     """
-    found = current.get(f"{name}{CANARY_SUFFIX}")
-    if found is None:
-        raise ResourceError(f"{name} has no canary: fleetgauge subscriptions canary 5% {name} -f FILE makes one")
-    return found
+    canary = current.get(f"{name}{CANARY_SUFFIX}")
+    if canary is None:
+        raise ResourceError(f"{name} has no canary: fleetgauge subscriptions canary 5% {name} -f FILE creates one")
+    return canary
 
 
 def promotion(current: Mapping[str, Resource], name: str) -> list[Change[str, Resource]]:
@@ -156,7 +158,9 @@ def abortion(current: Mapping[str, Resource], name: str) -> list[Change[str, Res
 
 
 def not_shown(current: Mapping[str, Resource], wanted: Resource) -> str | None:
-    """What a canary cannot try out, since the subscription that it is to replace stays in force for its clients."""
+    """Part of a change that a canary cannot try, since the subscription to be replaced stays in force for its
+    clients.
+    """
     before = current.get(wanted.name)
     if before is None:
         return None
@@ -171,7 +175,7 @@ def not_shown(current: Mapping[str, Resource], wanted: Resource) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fares:
-    """How the clients of a canary, or the others, fare between two looks at them; None for what is not known.
+    """Figures of a canary's clients, or of the others, between two readings; None if unknown.
 
     Attributes:
         clients: at the second look.
@@ -180,8 +184,8 @@ class Fares:
         refused: requests answered with an error, in all.
         troubled: clients that are throttled, refused or late at the second look.
         gone: clients of the first look that are not there at the second.
-        latency_ms: average request latency [ms], from standing tables.
-        throttled_share: of the pushes that report throttling, those with any; from standing tables.
+        latency_ms: average request latency [ms], from fleet tables.
+        throttled_share: of the pushes that report throttling, those with any; from fleet tables.
     """
 
     clients: int
@@ -217,12 +221,12 @@ def compared(
 def members(canary: Resource, clients: Sequence[Client]) -> tuple[dict[str, Client], dict[str, Client]]:
     """The clients of a canary, and the others that its subscription would match, by instance id."""
     everyone, chosen = subscription_of(canary).subscription(), canary.subscription()
-    found: tuple[dict[str, Client], dict[str, Client]] = ({}, {})
+    parts: tuple[dict[str, Client], dict[str, Client]] = ({}, {})
     for each in clients:
         attributes = each.attributes()
         if everyone.matches(attributes):
-            found[not chosen.matches(attributes)][each.instance_id] = each
-    return found
+            parts[not chosen.matches(attributes)][each.instance_id] = each
+    return parts
 
 
 def _fares(earlier: dict[str, Client], later: dict[str, Client], minutes: float) -> Fares:
@@ -245,21 +249,21 @@ def _fares(earlier: dict[str, Client], later: dict[str, Client], minutes: float)
 
 
 def worse(sample_fares: Fares, others: Fares) -> list[str]:
-    """In what the sample fares noticeably worse than the others; empty if in nothing.
+    """Figures in which the sample is noticeably worse than the others; empty if there are none.
 
     >>> one = Fares(clients=50, pushes_per_minute=2, bytes_per_minute=None, bytes_per_push=None, refused=0,
     ...             troubled=0, gone=5)
     >>> worse(one, replace(one, clients=950, gone=3))
-    ['5 of 55 clients are gone, of the others 3 of 953']
+    ['5 of 55 clients are gone (others: 3 of 953)']
     """
-    found = []
+    differences = []
     known = (sample_fares.clients + sample_fares.gone, others.clients + others.gone)
     for what, mine, other in (
         ("are gone", sample_fares.gone, others.gone),
         ("are throttled, refused or late", sample_fares.troubled, others.troubled),
     ):
         if mine > 1 and mine * max(known[1], 1) >= _NOTICEABLE * other * max(known[0], 1):
-            found.append(f"{mine:,} of {known[0]:,} clients {what}, of the others {other:,} of {known[1]:,}")
+            differences.append(f"{mine:,} of {known[0]:,} clients {what} (others: {other:,} of {known[1]:,})")
     if sample_fares.latency_ms and others.latency_ms and sample_fares.latency_ms >= _NOTICEABLE * others.latency_ms:
-        found.append(f"requests take {sample_fares.latency_ms:.1f} ms, of the others {others.latency_ms:.1f} ms")
-    return found
+        differences.append(f"requests take {sample_fares.latency_ms:.1f} ms (others: {others.latency_ms:.1f} ms)")
+    return differences

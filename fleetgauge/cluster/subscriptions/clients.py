@@ -1,4 +1,4 @@
-"""A client instance as plans and canaries see it: from a running node or export, or from standing tables."""
+"""A client instance as plans and canaries see it: from a running node or export, or from fleet tables."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -69,12 +69,14 @@ class Client:
         }
 
     def attributes(self) -> ClientAttributes:
-        """What selectors of a `match` are compared with."""
+        """Attributes that selectors of a `match` are compared with."""
         return attributes_of({**self.identity(), "client_source_port": self.port})
 
 
 def attributes_of(client: Mapping[str, Any]) -> ClientAttributes:
-    """What selectors of a `match` are compared with, by the names of a push record's fields; any may be missing."""
+    """Attributes that selectors of a `match` are compared with, from a client with the field names of a push record;
+    any may be missing.
+    """
     instance_id, port = client["client_instance_id"], client.get("client_source_port")
     try:
         forms = instance_id_forms(parse_instance_id(instance_id))
@@ -119,7 +121,7 @@ def client_of(row: Mapping[str, Any], **known: Any) -> Client:
 
 
 def matching(resource: Resource, clients: Sequence[ClientAttributes]) -> list[bool] | None:
-    """Whether a subscription matches each client, by its attributes; None if RE2 does not take a pattern of it."""
+    """For each client, whether a subscription matches its attributes; None if RE2 rejects one of the patterns."""
     try:
         subscription = resource.subscription()
     except InvalidConfigError:

@@ -27,11 +27,11 @@ class Cluster(Connection):
         def described(admin: Any) -> dict[str, Any]:
             names = admin.list_config_resources([kind]).get("client_metrics", [])
             wanted = [ConfigResource(kind, name) for name in names]
-            found = admin.describe_configs(wanted, config_filter="all").get("client_metrics", {}) if names else {}
-            return {name: found.get(name, {}) for name in sorted(names)}
+            configs = admin.describe_configs(wanted, config_filter="all").get("client_metrics", {}) if names else {}
+            return {name: configs.get(name, {}) for name in sorted(names)}
 
-        found = self.request(described, "DESCRIBE_CONFIGS")
-        return {name: self._resource(name, configs) for name, configs in found.items()}
+        listed = self.request(described, "DESCRIBE_CONFIGS")
+        return {name: self._resource(name, configs) for name, configs in listed.items()}
 
     def alter(self, wanted: Mapping[str, Resource | None]) -> None:
         """See `plan.Store`."""
@@ -65,6 +65,6 @@ def _operations(resource: Resource | None) -> dict[str, tuple[str, str | None]]:
 
 
 def _refusal(name: str, result: str, done: list[str]) -> ClusterError:
-    found = _REFUSED.match(result)
+    match = _REFUSED.match(result)
     changed = f"; changed were {', '.join(done)}" if done else ""
-    return refusal(found[2] if found else "", f"{name}: {found[3] if found else result}{changed}", "ALTER_CONFIGS")
+    return refusal(match[2] if match else "", f"{name}: {match[3] if match else result}{changed}", "ALTER_CONFIGS")

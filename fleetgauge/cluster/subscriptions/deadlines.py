@@ -16,7 +16,7 @@ from fleetgauge.cluster.subscriptions.resources import DEADLINE_MARK, Resource
 _FORM: Final = "%Y%m%dT%H%M%SZ"
 _NAME: Final = re.compile(r"(?P<name>.+)" + re.escape(DEADLINE_MARK) + r"(?P<at>[0-9]{8}T[0-9]{6}Z)", re.DOTALL)
 Changes = Mapping[str, Resource | None]
-"""What resources become, as `plan.Store.alter` takes it."""
+"""New values of resources, in the form of `plan.Store.alter`."""
 
 _NO_CLIENT: Final = "client_instance_id=none"
 """An instance id has 22 characters or more."""
@@ -49,15 +49,15 @@ def deadline(name: str, at: datetime) -> Deadline:
 
 def deadlines(names: Iterable[str]) -> list[Deadline]:
     """All deadlines of these resources, the next one first."""
-    found = []
+    dues = []
     for name in names:
         if (match := _NAME.fullmatch(name)) is not None:
             try:
                 at = datetime.strptime(match["at"], _FORM).replace(tzinfo=UTC)
             except ValueError:
                 continue  # somebody else's name
-            found.append(Deadline(name=match["name"], at=at, resource=name))
-    return sorted(found, key=lambda each: (each.at, each.name))
+            dues.append(Deadline(name=match["name"], at=at, resource=name))
+    return sorted(dues, key=lambda each: (each.at, each.name))
 
 
 def next_deadlines(names: Iterable[str]) -> dict[str, Deadline]:

@@ -25,7 +25,7 @@ _MOST_UNKNOWN_PREFIXES: Final = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """What clients push. Estimates, unless nothing changes.
+    """Pushes of the clients. Estimates, unless nothing changes.
 
     Attributes:
         pushes_per_minute: of all clients concerned.
@@ -164,20 +164,20 @@ class _Matches:
         for resource in resources:
             if resource is None or resource.match in self._by_match:
                 continue
-            found = matching(resource, attributes)
-            if found is None:
-                found = [False] * len(clients)
+            matches = matching(resource, attributes)
+            if matches is None:
+                matches = [False] * len(clients)
                 self.notes.append(
-                    f"{resource.name}: its match has a pattern of Java's that RE2 does not take: which clients it "
-                    "matches is not known here, and it is counted as none"
+                    f"{resource.name}: its match has a Java pattern that RE2 does not support: the clients that it "
+                    "matches are not known, and are counted as none"
                 )
-            self._by_match[resource.match] = found
+            self._by_match[resource.match] = matches
 
     def matching(self, resource: Resource | None) -> tuple[Client, ...]:
         if resource is None:
             return ()
-        found = self._by_match[resource.match]
-        return tuple(client for client, is_matched in zip(self._clients, found, strict=True) if is_matched)
+        matches = self._by_match[resource.match]
+        return tuple(client for client, is_matched in zip(self._clients, matches, strict=True) if is_matched)
 
     def undecided(self, resource: Resource | None) -> int:
         if resource is None or "client_source_port" not in resource.match:
@@ -185,16 +185,16 @@ class _Matches:
         return sum(client.port is None for client in self._clients)
 
     def asked(self, resources: Sequence[Resource | None]) -> list[_Asked]:
-        """What each client is asked for under these resources."""
+        """Metrics that each client is asked for under these resources."""
         present = [(each, self._by_match[each.match]) for each in resources if each is not None]
         known: dict[tuple[int, ...], _Asked] = {}
-        found = []
+        wanted = []
         for at in range(len(self._clients)):
             key = tuple(number for number, (_, matched) in enumerate(present) if matched[at])
             if key not in known:
                 known[key] = _union([present[number][0] for number in key])
-            found.append(known[key])
-        return found
+            wanted.append(known[key])
+        return wanted
 
 
 def _union(resources: Sequence[Resource]) -> _Asked:
@@ -206,7 +206,8 @@ def _union(resources: Sequence[Resource]) -> _Asked:
 
 
 def _load(clients: Sequence[Client], asked: Sequence[_Asked], measured: Measured) -> Load:
-    """What the clients push. Kafka's brokers give no interval above five minutes, so none is reckoned with.
+    """Load by the pushes of the clients. Kafka's brokers return no interval above five minutes, so longer ones count as
+    five.
 
     A client without metrics does not push. Worked: 100 clients each 30 s with 2,000 B make 200 pushes and 400,000 B
     a minute.
@@ -230,29 +231,30 @@ def _load(clients: Sequence[Client], asked: Sequence[_Asked], measured: Measured
 def _bases(
     clients: Sequence[Client], touched: Sequence[int], asked: Sequence[_Asked], measured: Measured
 ) -> tuple[str, ...]:
-    """What the bytes of the touched clients are estimated from."""
+    """Sources of the estimated bytes of the changed clients."""
     kinds = {(clients[at].software, clients[at].role, asked[at].metrics): clients[at] for at in touched}
     return tuple(sorted({measured.bytes_per_push(each, key[2])[1] for key, each in kinds.items() if key[2]}))
 
 
 def _shortfalls(clients: Sequence[Client], touched: Sequence[int], asked: Sequence[_Asked]) -> tuple[Shortfall, ...]:
-    found: dict[tuple[str, str], list[Client]] = {}
+    lacking: dict[tuple[str, str], list[Client]] = {}
     known: dict[object, str | None] = {}
     for at in touched:
         client, metrics = clients[at], asked[at].metrics
         if (key := (client.software, metrics)) not in known:
             known[key] = why_not(client, metrics) if metrics else None
         if (why := known[key]) is not None:
-            found.setdefault((client.software, why), []).append(client)
+            lacking.setdefault((client.software, why), []).append(client)
     return tuple(
-        Shortfall(software=software, why=why, clients=tuple(found[software, why])) for software, why in sorted(found)
+        Shortfall(software=software, why=why, clients=tuple(lacking[software, why]))
+        for software, why in sorted(lacking)
     )
 
 
 def _hazards(
     clients: Sequence[Client], touched: Sequence[int], before: Sequence[_Asked], after: Sequence[_Asked]
 ) -> tuple[Hazard, ...]:
-    found: dict[tuple[str, str], tuple[GuardRule, list[Client]]] = {}
+    by_rule: dict[tuple[str, str], tuple[GuardRule, list[Client]]] = {}
     known: dict[object, list[GuardRule]] = {}
     for at in touched:
         client = clients[at]
@@ -260,10 +262,10 @@ def _hazards(
         if key not in known:
             known[key] = hazards_of(client, before[at].metrics, after[at].metrics)
         for rule in known[key]:
-            found.setdefault((rule.name, client.software), (rule, []))[1].append(client)
+            by_rule.setdefault((rule.name, client.software), (rule, []))[1].append(client)
     return tuple(
         Hazard(rule=name, software=software, reason=rule.reason, source=rule.source, clients=tuple(members))
-        for (name, software), (rule, members) in sorted(found.items(), key=itemgetter(0))
+        for (name, software), (rule, members) in sorted(by_rule.items(), key=itemgetter(0))
     )
 
 
@@ -297,8 +299,8 @@ def _notes(changes: Sequence[Change[str, Resource]]) -> list[str]:
         if each.interval_ms > INTERVAL_MS_DEFAULT:
             notes.append(f"{each.name}: Kafka's brokers give no interval above 300,000 ms; fleetgauge serve does")
         if '"' in each.match:
-            notes.append(f"{each.name}: a value in quotes is read as such by fleetgauge serve alone, not by Kafka")
+            notes.append(f"{each.name}: only fleetgauge serve reads a value in quotes as such, Kafka does not")
         selectors = [part.partition("=")[0].strip() for part in each.match.split(",")]
         if len(set(selectors)) < len(selectors) and '"' not in each.match:
-            notes.append(f"{each.name}: a selector is there twice; Kafka uses the last, fleetgauge serve both")
+            notes.append(f"{each.name}: a selector occurs twice; Kafka uses the last, fleetgauge serve both")
     return notes

@@ -25,7 +25,7 @@ DEADLINE_MARK: Final = ".until."
 """Parts of the names of resources that a canary and a deadline make beside a subscription."""
 
 TABLE: Final = "client-metrics"
-"""Of a file's tables, `[client-metrics.NAME]`."""
+"""Table of a file that holds subscriptions, `[client-metrics.NAME]`."""
 _MOST_LISTED: Final = 3
 
 
@@ -47,10 +47,10 @@ class Resource:
 
     def properties(self) -> dict[str, str]:
         """The configuration in Kafka's form, without defaults."""
-        found = {METRICS_CONFIG: ",".join(self.metrics), MATCH_CONFIG: self.match}
+        values = {METRICS_CONFIG: ",".join(self.metrics), MATCH_CONFIG: self.match}
         if self.interval_ms != INTERVAL_MS_DEFAULT:
-            found[INTERVAL_MS_CONFIG] = str(self.interval_ms)
-        return {key: value for key, value in found.items() if value}
+            values[INTERVAL_MS_CONFIG] = str(self.interval_ms)
+        return {key: value for key, value in values.items() if value}
 
     def subscription(self) -> Subscription:
         """The parsed form, whose `matches` decides for a client.

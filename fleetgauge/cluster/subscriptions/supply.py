@@ -1,4 +1,6 @@
-"""What a client's software can send of what is asked for, what that costs, and which of its known faults it meets."""
+"""Metrics that a client's software can send of those in a subscription, their cost, and the known faults that it
+triggers.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -68,11 +70,11 @@ def why_not(client: Client, metrics: Iterable[str]) -> str | None:
     """
     library = library_of(client.software_name, client.software_version)
     if library is None:
-        return "what this software sends is not known"
+        return "the metrics of this software are unknown"
     version = parse_version(_library_version(client))
     first = parse_version(_FIRST_WITH_TELEMETRY[library])
     if version is not None and first is not None and version.segments < first.segments:
-        return f"telemetry (KIP-714) came with {library} {_FIRST_WITH_TELEMETRY[library]}"
+        return f"telemetry (KIP-714) needs {library} {_FIRST_WITH_TELEMETRY[library]} or later"
     missing = [each for each in metrics if _has_none(library, each)]
     return f"{library} has no metric under {', '.join(missing)}" if missing else None
 
@@ -117,7 +119,7 @@ def hazards_of(client: Client, before: tuple[str, ...], after: tuple[str, ...]) 
 
 @dataclass(slots=True)
 class _Sums:
-    """Of pushes: what they hold in all, how many they are, and the metrics in them."""
+    """Sums over pushes: their size, their number, and the metrics in them."""
 
     total: float = 0.0
     pushes: int = 0
@@ -139,9 +141,9 @@ class Measured:
             count = metric_count(*_kind(client), client.metrics or current)
             if not client.pushes or not count:
                 continue
-            for found, total in ((self._bytes, client.push_bytes), (self._points, client.points)):
+            for sums_by, total in ((self._bytes, client.push_bytes), (self._points, client.points)):
                 for key in _keys(client) if total else ():
-                    sums = found.setdefault(key, _Sums())
+                    sums = sums_by.setdefault(key, _Sums())
                     sums.total += total or 0
                     sums.pushes += client.pushes
                     sums.metrics += client.pushes * count

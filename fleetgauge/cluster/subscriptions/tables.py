@@ -1,4 +1,4 @@
-"""Clients, open verdicts and measures of standing tables (docs/analyse/fleet-run.md), read by deltalake alone."""
+"""Clients, open verdicts and measures of fleet tables (docs/analyse/fleet-run.md), read by deltalake alone."""
 
 from collections.abc import Collection
 from dataclasses import replace
@@ -72,7 +72,7 @@ class FleetTables:
         except TableNotFoundError as error:
             if optional:
                 return []
-            raise ResourceError(f"there is no table at {path}: fleetgauge fleet run makes it") from error
+            raise ResourceError(f"there is no table at {path}: fleetgauge fleet run creates it") from error
         except (OSError, ValueError) as error:
             raise ResourceError(f"cannot read {path}: {next(iter(str(error).splitlines()), '')}") from error
         return rows

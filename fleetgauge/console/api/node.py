@@ -1,4 +1,4 @@
-"""What the console shows and does of the process beside it: exporters, dead letters, quotas, subscriptions.
+"""The console's view of the process beside it: exporters, dead letters, quotas, subscriptions.
 
 All of it is read from the control socket when it is asked for; the dead letters are a table in the data directory.
 """
@@ -23,18 +23,18 @@ from fleetgauge.node.status.node_socket import NotRunningError, Status, ask, rea
 
 _T = TypeVar("_T")
 _RATE_OVER_S: Final = 4.0, 60.0
-"""Least and longest time that a rate is taken over; one over the time since somebody looked last would say little."""
+"""Least and longest time over which a rate is computed: a rate over a whole idle period would say little."""
 _LOOK_EVERY_S: Final = 20.0
 _WITH_RATES: Final = "requests", "request_bytes", "response_bytes"
 _NO_NODE: Final = "No fleetgauge serve or export answers here: the console runs alone."
 
 
 class NotThereError(FleetgaugeError):
-    """There is nothing of this name."""
+    """No object has this name."""
 
 
 class Rates:
-    """Growth of counts per second, from one look at them to a later one.
+    """Growth of counts per second, between two readings.
 
     Args:
         clock_s: monotonic time [s].
@@ -44,10 +44,10 @@ class Rates:
         self._clock_s = clock_s
         self._known: dict[str, tuple[float, dict[str, int], dict[str, float] | None]] = {}
 
-    def of(self, found: Mapping[str, dict[str, int]]) -> dict[str, dict[str, float] | None]:
+    def of(self, counts_by_name: Mapping[str, dict[str, int]]) -> dict[str, dict[str, float] | None]:
         """The rates of counts by name [1/s], under the keys that were given; None until they are known."""
         now_s = self._clock_s()
-        self._known = {key: self._looked_at(key, counts, now_s) for key, counts in found.items()}
+        self._known = {key: self._looked_at(key, counts, now_s) for key, counts in counts_by_name.items()}
         return {key: rates for key, (_, _, rates) in self._known.items()}
 
     def _looked_at(
@@ -92,13 +92,13 @@ class Node:
         self._passed = Rates(clock_s)
 
     def keep_looking(self, stopped: Event) -> None:
-        """Looks at counts and subscriptions now and then, so that they are known when they are asked for."""
+        """Reads counts and subscriptions periodically, so that they are known when a request needs them."""
         while (self._socket or self._cluster) is not None and not stopped.wait(_LOOK_EVERY_S):
             with suppress(FleetgaugeError, KeyError):  # it may have just started
                 self.look()
 
     def look(self) -> None:
-        """Looks at counts and subscriptions.
+        """Reads counts and subscriptions.
 
         Raises:
             FleetgaugeError: the process, or the cluster, does not answer.
@@ -146,7 +146,8 @@ class Node:
         }
 
     def replay(self, exporter: str, ids: Sequence[int]) -> dict[str, Any]:
-        """Has the exporter deliver its dead letters again, all or these; as `fleetgauge log dead replay`.
+        """Makes the exporter deliver its dead letters again, all or those with these ids; like `fleetgauge log dead
+        replay`.
 
         Raises:
             NotThereError: there are none.
@@ -155,7 +156,7 @@ class Node:
         return {"replaying": _some(asked)}
 
     def drop(self, exporter: str, ids: Sequence[int]) -> dict[str, Any]:
-        """Deletes dead letters of the exporter, all or these; as `fleetgauge log dead drop`.
+        """Deletes dead letters of the exporter, all or those with these ids; like `fleetgauge log dead drop`.
 
         Raises:
             NotThereError: there are none.
@@ -163,7 +164,7 @@ class Node:
         return {"dropped": _some(self._with_letters(lambda letters: letters.drop(exporter, ids=ids)))}
 
     def quotas(self) -> dict[str, Any]:
-        """Quotas that are in use, the nearest to their limits first.
+        """Quotas that are in use, those nearest to their limits first.
 
         Raises:
             NotRunningError: the process does not answer.
@@ -183,32 +184,32 @@ class Node:
                 "utilisation": each["used"] / each["limit"] if each["limit"] else None,
                 "throttled_clients": each.get("throttled_clients"),
             }
-            for kind, found in status["quotas"]["usage"].items()
-            for each in found.values()
+            for kind, usage in status["quotas"]["usage"].items()
+            for each in usage.values()
         ]
         rows.sort(key=lambda row: -(row["utilisation"] or 0.0))
         return {"quotas": rows, "left_out": status["quotas"]["usage_left_out"]}
 
     def traffic(self) -> dict[str, Any]:
-        """What passes the gateway, by client and API since its start, the most bytes first; rates over some seconds.
+        """Traffic through the gateway by client and API since its start, most bytes first; rates over a few seconds.
 
         Raises:
             NotRunningError: the process does not answer.
         """
         status = {} if self._socket is None else self._status()
         if "gateway" not in status:
-            return {"traffic": [], "why_not": "Only fleetgauge gateway has the clients' traffic in sight."}
+            return {"traffic": [], "why_not": "Only fleetgauge gateway sees the clients' traffic."}
         gateway = status["gateway"]
-        found = gateway["traffic"]
-        clients = found["by_client"]
+        traffic = gateway["traffic"]
+        clients = traffic["by_client"]
         rates = self._traffic_rates(status)
         rows = [each | {"per_s": rates[key]} for key, each in clients.items()]
         rows.sort(key=lambda row: -(row["request_bytes"] + row["response_bytes"]))
         return {
             "traffic": rows,
-            "left_out": found["left_out"],
-            "requests_of_others": found["requests_of_others"],
-            "throttled": found["throttled"],
+            "left_out": traffic["left_out"],
+            "requests_of_others": traffic["requests_of_others"],
+            "throttled": traffic["throttled"],
             "broker": gateway["broker"],
         }
 
@@ -292,5 +293,5 @@ def _some(count: int) -> int:
 
 
 def _own_subscriptions(status: Status) -> dict[str, dict[str, str]] | None:
-    found: dict[str, dict[str, str]] | None = status.get("telemetry", {}).get("subscription_properties")
-    return found
+    properties: dict[str, dict[str, str]] | None = status.get("telemetry", {}).get("subscription_properties")
+    return properties

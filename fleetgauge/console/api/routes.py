@@ -1,4 +1,4 @@
-"""The JSON API of the console, as a table of its operations, of which `openapi` is made, too."""
+"""The JSON API of the console, as a table of its operations, from which `openapi` is made as well."""
 
 import asyncio
 import json
@@ -29,10 +29,10 @@ PREFIX: Final = "/api/"
 _FILTER: Final = {
     "q": "a part of the client id, principal, software, group, address or instance id",
     "state": "one or several states, with commas",
-    "principal": "whole, or up to a * at its end",
-    "software": "name or name/version, * at its end",
+    "principal": "exact, or a prefix with * at its end",
+    "software": "name or name/version, or a prefix with * at its end",
     "broker": "node id",
-    "group": "consumer group, * at its end",
+    "group": "consumer group, or a prefix with * at its end",
     "application": "client id without its number at the end",
     "verdict": "id of an open verdict, or any",
     "instance_id": "in any form that clients log",
@@ -40,7 +40,7 @@ _FILTER: Final = {
 _PAGE: Final = {
     "sort": "a field of the rows, or a measure",
     "order": "asc or desc",
-    "offset": "rows to leave out",
+    "offset": "rows to skip",
     "limit": "rows, 1 to 1000",
 }
 FACETS: Final = ("state", "principal", "application", "software", "version", "broker", "group", "role")
@@ -49,11 +49,11 @@ _SUBSCRIPTION: Final = {
     "interval_ms": "push interval [ms]",
     "match": "list of selectors, name=pattern",
 }
-_IDS: Final = {"ids": "numbers of dead letters; all of the exporter without"}
+_IDS: Final = {"ids": "numbers of dead letters; without it, all of the exporter"}
 
 
 class Fleetless:
-    """Where the fleet of this process is, once it is there.
+    """The fleet of this process, or the reason why there is none.
 
     Attributes:
         fleet: None until it is loaded, and where it cannot be.
@@ -65,7 +65,7 @@ class Fleetless:
         self.problem = "the console has just started; try again in a second"
 
     def get(self) -> "Fleet":
-        """The fleet.
+        """The fleet, once it is loaded.
 
         Raises:
             HTTPException: 503; it is not there.
@@ -117,7 +117,7 @@ class Api:
             *_exporter_calls(node),
             *_subscription_calls(subscriptions),
             Call("/api/quotas", "Quotas and their use", lambda _: node.quotas()),
-            Call("/api/traffic", "What passes a gateway, by client", lambda _: node.traffic()),
+            Call("/api/traffic", "Traffic through a gateway, by client", lambda _: node.traffic()),
         )
 
     def routes(self) -> list[Route]:
@@ -169,7 +169,7 @@ class Api:
     async def _log_in(self, request: Request) -> Response:
         token = (await _body(request, {"token": ""})).get("token")
         if not isinstance(token, str):
-            raise HTTPException(400, "token is a text")
+            raise HTTPException(400, "token has to be a text")
         response = _json({"role": "operate"})
         await self._sessions.log_in(request, token, response)
         audit.record("login.succeeded", *_sender(request), api="HTTP")
@@ -184,10 +184,10 @@ class Api:
 
 def _fleet_calls(fleet: "Callable[[], Fleet]") -> tuple[Call, ...]:
     def client(given: Mapping[str, Any]) -> dict[str, Any]:
-        found = fleet().client(given["instance_id"])
-        if found is None:
-            raise HTTPException(404, "no client of this instance id is known here")
-        return found
+        answer = fleet().client(given["instance_id"])
+        if answer is None:
+            raise HTTPException(404, "there is no client with this instance id")
+        return answer
 
     def facets(given: Mapping[str, Any]) -> Any:
         return fleet().facets(_facet(given), _client_query(given))
@@ -198,11 +198,11 @@ def _fleet_calls(fleet: "Callable[[], Fleet]") -> tuple[Call, ...]:
         Call("/api/overview", "The fleet in figures", lambda _: fleet().overview()),
         Call(
             "/api/clients",
-            "Clients that match, a page of them",
+            "A page of matching clients",
             lambda given: fleet().clients(_client_query(given)),
             query={**_FILTER, **_PAGE},
         ),
-        Call("/api/facets", "Clients that match, counted by a property", facets, query=by),
+        Call("/api/facets", "Matching clients, counted by a property", facets, query=by),
         Call("/api/clients/{instance_id:path}", "One client, and an hour of its measures", client),
         Call("/api/groups", "Consumer groups", lambda _: fleet().groups()),
         Call("/api/brokers", "Brokers as their clients see them", lambda _: fleet().brokers()),
@@ -242,12 +242,12 @@ def _subscription_calls(subscriptions: "Callable[[], PageSubscriptions]") -> tup
         Call("/api/subscriptions", listed, lambda _: subscriptions().list()),
         Call(
             "/api/subscriptions/plan",
-            "What a change of a subscription would do; changes nothing",
+            "Effect of a change of a subscription; changes nothing",
             lambda given: subscriptions().plan(given),
             method="POST",
             body={"name": "of the subscription", "delete": "true: delete it", **_SUBSCRIPTION},
         ),
-        Call(path, "Make or change a subscription", put, method="PUT", body=_SUBSCRIPTION),
+        Call(path, "Create or change a subscription", put, method="PUT", body=_SUBSCRIPTION),
         Call(path, "Delete a subscription", delete, method="DELETE"),
     )
 
@@ -266,7 +266,7 @@ def openapi(calls: tuple[Call, ...], version: str) -> dict[str, Any]:
     }
     log_in = Call("", "Log in, with the token", dict, method="POST", body={"token": "the token"})
     log_out = Call("", "Log out", dict, method="DELETE")
-    who = Call("", "What the sender may do, and the CSRF token of its session", dict)
+    who = Call("", "Role of the sender, and the CSRF token of its session", dict)
     paths["/api/session"] = {each.method.lower(): _operation(each) for each in (who, log_in, log_out)}
     return {
         "openapi": "3.1.0",
@@ -287,7 +287,7 @@ def openapi(calls: tuple[Call, ...], version: str) -> dict[str, Any]:
 def _operation(call: Call) -> dict[str, Any]:
     names = [part[1:-1].partition(":")[0] for part in call.path.split("/") if part.startswith("{")]
     text = {"type": "string"}
-    found: dict[str, Any] = {
+    operation: dict[str, Any] = {
         "summary": call.summary,
         "parameters": [
             *({"name": name, "in": "path", "required": True, "schema": text} for name in names),
@@ -303,27 +303,27 @@ def _operation(call: Call) -> dict[str, Any]:
     }
     if call.body is not None:
         schema = {"type": "object", "properties": {name: {"description": text} for name, text in call.body.items()}}
-        found["requestBody"] = {"content": {"application/json": {"schema": schema}}}
+        operation["requestBody"] = {"content": {"application/json": {"schema": schema}}}
     if call.method != "GET" and "token" not in (call.body or {}):
-        found["security"] = [{"operate": []}]
-    return found
+        operation["security"] = [{"operate": []}]
+    return operation
 
 
 def _record(request: Request, given: Mapping[str, Any], problem: str) -> None:
-    """Records a request that may change something in the audit log, whether it did or not."""
+    """Records a request that may change something in the audit log, whether it succeeded or not."""
     asked = {"method": request.method, "path": request.url.path, "values": given}
     audit.record("console.command", *_sender(request), **asked, **({"problem": problem} if problem else {}))
 
 
 def _sender(request: Request) -> tuple[str, str]:
-    """Principal and address; the console's own token gives a session no name."""
+    """Principal and address; a session from the console's own token has no name."""
     user = request.scope.get(USER)
     principal = f"User:{user.name}" if user is not None and user.name else str(ANONYMOUS)
     return principal, request.client.host if request.client else ""
 
 
 def _answered(call: Call, given: Mapping[str, Any]) -> Response:
-    """The response, made in a thread: neither a hundred thousand rows nor a database hold up the other requests."""
+    """The response, made in a thread, so that large answers and databases do not block other requests."""
     try:
         return _json(call.answer(given))
     except ValueError as error:
@@ -351,11 +351,11 @@ def _query(request: Request, known: Mapping[str, str]) -> dict[str, str]:
         pairs = parse_qsl(request.url.query, keep_blank_values=True, max_num_fields=2 * len(known) + 1)
     except ValueError:
         pairs = [("", ""), ("", "")]
-    found = dict(pairs)
-    if len(found) != len(pairs) or found.keys() - known.keys():
+    values = dict(pairs)
+    if len(values) != len(pairs) or values.keys() - known.keys():
         takes = f"parameters are {', '.join(known)}, each at most once" if known else "this takes no parameters"
         raise HTTPException(400, takes)
-    return found
+    return values
 
 
 async def _body(request: Request, known: Mapping[str, str]) -> dict[str, Any]:
@@ -368,12 +368,12 @@ async def _body(request: Request, known: Mapping[str, str]) -> dict[str, Any]:
         raise HTTPException(400, "the body is JSON, Content-Type: application/json")
     raw = await request.body()
     try:
-        found = json.loads(raw) if raw else {}
+        content = json.loads(raw) if raw else {}
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict) or found.keys() - known.keys():
+        content = None
+    if not isinstance(content, dict) or content.keys() - known.keys():
         raise HTTPException(400, f"the body is an object with {', '.join(known)}")
-    return found
+    return content
 
 
 def _ids(given: Mapping[str, Any]) -> list[int]:

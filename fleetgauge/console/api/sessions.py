@@ -1,5 +1,5 @@
-"""Who may change something: a user of `http.users.file` whose role is operate, and the bearer of the token in
-`console.operate.token.file`; in a browser from this page alone.
+"""Permission to change something: for a user of `http.users.file` with the role operate, and for the bearer of the
+token in `console.operate.token.file`; in a browser only from this page.
 
 A session is a cookie that is signed with the token, so that it outlasts a restart and a new token ends all. Pages of
 other origins cannot use it: the cookie is SameSite=Strict, a change needs a header that they cannot send, and what the
@@ -22,13 +22,13 @@ COOKIE: Final = "fleetgauge_operate"
 CSRF_HEADER: Final = "X-CSRF-Token"
 SESSION_S: Final = 12 * 3600
 _READ_ONLY: Final = (
-    "this page is read-only: the configuration names no token (console.operate.token.file), and your login has no "
-    "role operate (http.users.file)"
+    "this page is read-only: the configuration has no token (console.operate.token.file), and your user does not "
+    "have the role operate (http.users.file)"
 )
 
 
 class Sessions:
-    """Sessions by one token.
+    """Sessions based on one token.
 
     Args:
         token: None if nothing may be changed.
@@ -44,11 +44,11 @@ class Sessions:
         return self._token is not None
 
     def role(self, request: Request) -> Literal["read", "operate"]:
-        """What the sender of a request may do."""
+        """Role of the request's sender."""
         return "read" if self._session(request) is None and _operator(request) is None else "operate"
 
     def csrf(self, request: Request) -> str | None:
-        """The text that changes of this session carry in the header; None without a session."""
+        """CSRF token that changes in this session carry in a header; None without a session."""
         session = self._session(request) or _operator(request)
         return None if session is None else self._sign("csrf", session)
 
@@ -88,7 +88,7 @@ class Sessions:
         )
 
     def _session(self, request: Request) -> str | None:
-        """The session of a cookie that is ours and not too old."""
+        """The session of a valid cookie that is not too old."""
         session, _, signature = request.cookies.get(COOKIE, "").rpartition(".")
         if self._token is None or not session or not _equal(signature, self._sign("session", session)):
             return None
@@ -99,7 +99,7 @@ class Sessions:
 
 
 def _operator(request: Request) -> str | None:
-    """The user of the request's own credentials, if its role is operate; no session has this form."""
+    """The user of the request's own credentials, if its role is operate; sessions never have this form."""
     user = request.scope.get(USER)
     return f"user:{user.name}" if user is not None and user.role == "operate" else None
 
@@ -130,7 +130,7 @@ def check_origin(request: Request) -> None:
     if site == "same-origin":  # the browser has compared the schemes itself: a proxy before us may have the TLS
         allowed.add(f"https://{host}")
     if origin not in allowed or site not in (None, "same-origin", "none"):
-        raise HTTPException(403, "changes are taken from this page itself, not from one of another origin")
+        raise HTTPException(403, "changes are accepted only from this page, not from another origin")
 
 
 def _equal(given: str, wanted: str) -> bool:

@@ -1,4 +1,4 @@
-"""Subscriptions on the page: those in force, what a change would do to the live clients, and the change.
+"""Subscriptions on the page: those in force, the effect of a change on the live clients, and the change.
 
 They are changed over the Admin API, of the brokers that `subscriptions.bootstrap.servers` names or of the node itself,
 by the code of `fleetgauge subscriptions`.
@@ -28,13 +28,13 @@ from fleetgauge.telemetry.subscriptions.match import split_match
 
 _KEPT_S: Final = 5.0
 _SHARE: Final = 20
-"""Listing them takes at most 1/20 of the time."""
+"""Listing subscriptions takes at most 1/20 of the time."""
 _NO_CLUSTER: Final = (
-    "This process knows no Admin API: name brokers, or a node, in subscriptions.bootstrap.servers, and restart it."
+    "This process has no Admin API: set subscriptions.bootstrap.servers to brokers or a node, and restart it."
 )
 _NO_LISTENER: Final = (
-    "This node has no listener without TLS and login on a loopback address to change them by: name one of its "
-    "listeners in subscriptions.bootstrap.servers, and restart it."
+    "This node has no listener on a loopback address without TLS and login, which changes need: set "
+    "subscriptions.bootstrap.servers to one of its listeners, and restart it."
 )
 MAX_TEXTS: Final = 1_000
 _FIELDS: Final = ("metrics", "interval_ms", "match")
@@ -57,7 +57,7 @@ class PageSubscriptions:
         self._listed_until_s = 0.0
 
     def list(self) -> dict[str, Any]:
-        """Those in force, and how many live clients match each.
+        """Subscriptions in force, and the number of live clients that match each.
 
         Raises:
             ResourceError: the brokers do not list them.
@@ -71,7 +71,7 @@ class PageSubscriptions:
         return self._listed
 
     def plan(self, wanted: Mapping[str, Any]) -> dict[str, Any]:
-        """What a change would do to the live clients; changes nothing.
+        """Effect of a change on the live clients; changes nothing.
 
         Args:
             wanted: `name`, and `delete` true or the fields of a subscription.
@@ -90,11 +90,11 @@ class PageSubscriptions:
         return _as_json(plan_changes(SUBSCRIPTIONS.changes(current, {name: after}), self._clients()))
 
     def put(self, name: str, wanted: Mapping[str, Any]) -> dict[str, Any]:
-        """Makes or changes a subscription, and only it; errors as `plan`."""
+        """Creates or changes one subscription; errors as in `plan`."""
         return self._change(name, _resource(name, wanted))
 
     def delete(self, name: str) -> dict[str, Any]:
-        """Deletes a subscription; errors as `plan`.
+        """Deletes a subscription; errors as in `plan`.
 
         Raises:
             NotThereError: there is none of this name.
@@ -160,7 +160,7 @@ def rows_of(resources: Mapping[str, Resource], clients: Sequence[Any], now: date
 
 
 def _until(due: Deadline | None, now: datetime) -> dict[str, Any]:
-    """When it is taken back [us]; `overdue` if that has passed."""
+    """Deadline at which it is removed [us]; `overdue` if that has passed."""
     return {
         "until": None if due is None else round(due.at.timestamp() * 1e6),
         "overdue": due is not None and due.is_overdue(now),
@@ -168,9 +168,9 @@ def _until(due: Deadline | None, now: datetime) -> dict[str, Any]:
 
 
 def _count(resource: Resource, clients: Sequence[Any]) -> int | None:
-    """Clients that match; None where a pattern of Java's is none of RE2's."""
-    found = matching(resource, clients)
-    return None if found is None else sum(found)
+    """Number of matching clients; None if a Java pattern is not valid in RE2."""
+    matches = matching(resource, clients)
+    return None if matches is None else sum(matches)
 
 
 def _resource(name: str, wanted: Mapping[str, Any]) -> Resource:

@@ -39,7 +39,7 @@ _PAGE_HEADERS: Final = {
 
 
 _MEASURES: Final = "measures.js"
-"""Made from `console.state.measures`, which the page would else repeat."""
+"""Generated from `console.state.measures`, so that the page need not repeat it."""
 
 
 def _measures() -> bytes:
@@ -57,7 +57,7 @@ class _Files:
         self._tags = {name: f'"{hashlib.sha256(file).hexdigest()[:32]}"' for name, file in self._files.items()}
 
     def response(self, request: Request, name: str) -> Response:
-        """The file of this name.
+        """The file with this name.
 
         Raises:
             HTTPException: 404; there is none.

@@ -1,1 +1,1 @@
-"""The state of the fleet: what the cursor has read, and what follows from it."""
+"""The state of the fleet: pushes read by the cursor, and the data derived from them."""

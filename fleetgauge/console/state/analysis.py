@@ -1,4 +1,4 @@
-"""Measures and verdicts of a fleet. Without the libraries of `fleet` the fleet has identities and states alone."""
+"""Measures and verdicts of a fleet. Without the libraries of `fleet`, only identities and states are available."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -9,7 +9,7 @@ import numpy as np
 from fleetgauge.base.clock import Time
 from fleetgauge.console.state import measures
 from fleetgauge.console.state.clients import Clients, Entry, Instance, InstanceKey, Known, application_of
-from fleetgauge.console.state.judged import live_verdicts, standing_clients, standing_verdicts
+from fleetgauge.console.state.judged import clients_in_tables, live_verdicts, verdicts_in_tables
 from fleetgauge.console.state.kept_memory import KeptMemory
 from fleetgauge.console.state.live import LiveMeasures, clients_table, put_into
 from fleetgauge.console.state.query import worst
@@ -22,11 +22,11 @@ from fleetgauge.verdicts.rules import default_rules, load_rules
 from fleetgauge.verdicts.witnesses.waits import LEAST_CLIENTS
 
 _GRACE_US: Final = 5_000_000
-"""After a minute has ended, how long pushes of other logs may still come [us]."""
-_STANDING_EVERY_MS: Final = 30_000
+"""Time after the end of a minute during which pushes of other logs may still arrive [us]."""
+_TABLES_EVERY_MS: Final = 30_000
 _LEAST_PEERS: Final = 8
 _MOST_SAMPLED: Final = 1_000
-"""Of more clients, every n-th is taken: a median, mean or quantile does not get better."""
+"""If there are more clients, every n-th is taken: a median, mean or quantile would not improve."""
 _DEPARTED: Final = frozenset({ClientState.VANISHED.value, ClientState.ENDED.value})
 
 Lock = Any
@@ -38,9 +38,9 @@ class Analysis:
     Args:
         clients_max: most clients.
         cores: CPU for payloads, in cores.
-        tables: root of standing tables, whose verdicts are shown; None for live ones.
+        tables: root of tables whose verdicts are shown; None for live verdicts.
         rules: rule file; None for the defaults.
-        kept: file for what the live judge remembers; None keeps nothing.
+        kept: file for the live judge's memory; None saves nothing.
         time: the clocks.
     """
 
@@ -55,50 +55,52 @@ class Analysis:
             try:
                 self._rules = load_rules(rules)
             except RulesError as error:
-                self._notices["rules"] = f"Live verdicts are judged by the default rules: {error}."
+                self._notices["rules"] = f"Live verdicts use the default rules: {error}."
         self._kept = KeptMemory(None if tables else kept, self._rules, time)
         self.live = LiveMeasures(None if tables else self._rules, clients_max, cores, self._kept.load())
         self.rings = Rings(measures.COLUMNS)
         self.verdicts = Verdicts(source="tables" if tables else "live")
         if self.live.memory.judged_to_us:
             self.verdicts = live_verdicts(self.live.memory, self._rules, lambda _: None)
-        self._standing_due_ms = 0
+        self._tables_due_ms = 0
         self._numbers = 0
         self._free: list[int] = []
 
     @property
     def notices(self) -> list[str]:
-        """What a reader should know, a sentence each."""
-        found = list(self._notices.values())
+        """Notices for the reader of the page, a sentence each."""
+        notices = list(self._notices.values())
         if self.live.budget.share < 1:
-            found.append(
-                f"Payloads of {self.live.budget.share:.0%} of the clients are read: those of all take more CPU than "
-                "the console may use."
+            notices.append(
+                f"Payloads of {self.live.budget.share:.0%} of the clients are decoded: for all of them the CPU limit "
+                "does not suffice (console.decode.cores)."
             )
         if self.live.restarts:
-            found.append(
-                "Live verdicts have begun again: more client instances came and went than the console remembers "
+            notices.append(
+                "Live verdicts were reset: there were more client instances than the console remembers "
                 "(console.clients.max)."
             )
         if self.live.malformed:
-            found.append(f"{self.live.malformed:,} payloads could not be read.")
-        return found
+            notices.append(f"{self.live.malformed:,} payloads could not be read.")
+        return notices
 
     def known_clients(self) -> dict[InstanceKey, Known]:
-        """Clients of the standing tables; none without tables, or where they cannot be read now."""
+        """Clients in the tables; empty without tables, or while they cannot be read."""
         try:
-            return {} if self._tables is None else standing_clients(self._tables)
-        except Exception as error:  # noqa: BLE001  as in `_standing`
-            self._notices["clients"] = f"Counts begin anew: the clients in {self._tables} could not be read: {error}."
+            return {} if self._tables is None else clients_in_tables(self._tables)
+        except Exception as error:  # noqa: BLE001  as in `_from_tables`
+            self._notices["clients"] = (
+                f"Counts start from zero: the clients in {self._tables} could not be read: {error}."
+            )
             return {}
 
     # --- by the fleet's thread
 
     def step(self, clients: Clients, lock: Lock, read_up_to_us: int) -> bool:
-        """Decodes the pushes that wait, judges what minutes are over; True if anything changed.
+        """Decodes waiting pushes and judges completed minutes; True if anything changed.
 
         Args:
-            clients: whose pushes these are.
+            clients: senders of the pushes.
             lock: taken while the state changes.
             read_up_to_us: receive time up to which all was read [us].
         """
@@ -107,21 +109,21 @@ class Analysis:
             with lock:
                 self.rings.clear()
             self.live.restart()
-        found = [] if (measured := self.live.take(now_us)) is None else [measured]
+        parts = [] if (measured := self.live.take(now_us)) is None else [measured]
         closed = self.live.close(read_up_to_us - _GRACE_US, lambda: clients_table(clients, self._rules))
         verdicts = None
         if closed and self._tables is None:
             self._kept.save_if_due(self.live.memory)
             verdicts = live_verdicts(self.live.memory, self._rules, clients.first_push_us)
         elif self._tables is not None:
-            verdicts = self._standing(clients)
-        for each in (*found, *closed):
+            verdicts = self._from_tables(clients)
+        for each in (*parts, *closed):
             with lock:
                 put_into(self.rings, clients, each, self._next_number)
         with lock:
             self.rings.advance(now_us // WINDOW_US)
             self.verdicts = verdicts or self.verdicts
-        return bool(found or closed or verdicts)
+        return bool(parts or closed or verdicts)
 
     def _next_number(self) -> int:
         if self._free:
@@ -129,27 +131,27 @@ class Analysis:
         self._numbers += 1
         return self._numbers - 1
 
-    def _standing(self, clients: Clients) -> Verdicts | None:
-        """The verdicts of standing tables, if it is time to look."""
+    def _from_tables(self, clients: Clients) -> Verdicts | None:
+        """Verdicts from the tables, if it is time to read them."""
         now_ms = self._time.hi_res_clock_ms()
-        if now_ms < self._standing_due_ms or self._tables is None:
+        if now_ms < self._tables_due_ms or self._tables is None:
             return None
         try:
-            found = standing_verdicts(self._tables, clients.first_push_us)
+            verdicts = verdicts_in_tables(self._tables, clients.first_push_us)
             self._notices.pop("tables", None)
         except Exception as error:  # noqa: BLE001  of files, Parquet, a store in a cloud: the page says it, and goes on
             self._notices["tables"] = f"The verdicts in {self._tables} cannot be read now: {error}."
-            found = None
+            verdicts = None
         took_ms = self._time.hi_res_clock_ms() - now_ms
-        self._standing_due_ms = now_ms + max(_STANDING_EVERY_MS, 50 * took_ms)
-        return found
+        self._tables_due_ms = now_ms + max(_TABLES_EVERY_MS, 50 * took_ms)
+        return verdicts
 
     def close(self) -> None:
-        """Keeps what the judge remembers."""
+        """Saves the judge's memory."""
         self._kept.save(self.live.memory)
 
     def drop(self, instances: Iterable[Instance]) -> None:
-        """Forgets clients."""
+        """Removes clients."""
         numbers = [each.number for each in instances if each.number >= 0]
         self.rings.drop(numbers)
         self._free += numbers
@@ -161,23 +163,23 @@ class Analysis:
         return () if entry.instance is None else self.rings.nodes_of(entry.instance.number)
 
     def latest(self, entries: Sequence[Entry], column: str) -> list[float | None]:
-        """The latest value of the hour of a measure, of each client."""
+        """For each client, the latest value of a measure in the hour."""
         return _plain(self._latest(entries, column))
 
     def _latest(self, entries: Sequence[Entry], column: str) -> Numbers:
         numbers = np.array([-1 if each.instance is None else each.instance.number for each in entries], np.int64)
-        found = np.full(len(numbers), np.nan, np.float32)
+        values = np.full(len(numbers), np.nan, np.float32)
         known = np.flatnonzero(numbers >= 0)
-        found[known] = self.rings.latest(column, numbers[known])
-        return found
+        values[known] = self.rings.latest(column, numbers[known])
+        return values
 
     def medians(self, entries: Sequence[Entry]) -> dict[str, float | None]:
-        """The median of each measure's latest values, over some clients."""
+        """Median of each measure's latest values, over some clients."""
         entries = _sample(entries)
         return {column: _median(self._latest(entries, column)) for column in measures.COLUMNS}
 
     def series(self, entry: Entry, entries: Iterable[Entry]) -> list[dict[str, Any]]:
-        """An hour of each measure that a client has, beside the median of its peers.
+        """An hour of each measure of a client, beside the median of its peers.
 
         Args:
             entry: the client.
@@ -186,18 +188,18 @@ class Analysis:
         if entry.instance is None or entry.instance.number < 0:
             return []
         peers = _numbers(_peers(entry, entries))
-        found = []
+        series = []
         for measure in measures.SHOWN:
             own = self.rings.row(measure.column, entry.instance.number)
             if own is not None:
-                found.append(self._series(measure, own, self.rings.rows(measure.column, peers), None))
+                series.append(self._series(measure, own, self.rings.rows(measure.column, peers), None))
         latency = measures.SHOWN[0]
         for node in sorted(self.nodes_of(entry)):
             own = self.rings.link_row(entry.instance.number, node)
             if own is not None:
                 others = self.rings.link_rows((peer, node) for peer in peers.tolist())
-                found.append(self._series(latency, own, others, node))
-        return found
+                series.append(self._series(latency, own, others, node))
+        return series
 
     def _series(self, measure: measures.ShownMeasure, own: Numbers, peers: Numbers, node: int | None) -> dict[str, Any]:
         medians: list[float | None] = [None] * MINUTES
@@ -219,7 +221,7 @@ class Analysis:
         return [minute * WINDOW_US for minute in self.rings.minutes().tolist()]
 
     def groups(self, entries: Iterable[Entry]) -> Iterator[dict[str, Any]]:
-        """Consumer groups of these clients: members that departed count in `states` alone."""
+        """Consumer groups of these clients; members that departed count only in `states`."""
         by_group: dict[tuple[str, str], list[Entry]] = {}
         for entry in entries:
             if entry.instance is not None and entry.instance.group_id:
@@ -247,7 +249,7 @@ class Analysis:
         }
 
     def brokers(self, entries: Iterable[Entry]) -> Iterator[dict[str, Any]]:
-        """Nodes that clients have links to, by their cluster."""
+        """Nodes that clients have links to, by cluster."""
         by_number = {entry.instance.number: entry for entry in entries if entry.instance is not None}
         for node, numbers in self.rings.links_by_node().items():
             by_cluster: dict[str, list[Entry]] = {}
@@ -283,7 +285,7 @@ class Analysis:
         return self.rings.broker_times((number, node) for number in _numbers(_sample(entries)).tolist())
 
     def node_verdicts(self, entry: Entry) -> list[Row]:
-        """Open verdicts about the nodes to which a client has links."""
+        """Open verdicts about the nodes that a client has links to."""
         return [
             row
             for node in sorted(self.nodes_of(entry))
@@ -316,9 +318,9 @@ def _peers(entry: Entry, entries: Iterable[Entry]) -> Sequence[Entry]:
         and each.of.client_software_name == software
     ]
     for fits in _FITS:
-        found = [each for each in alike if fits(each, application, principal)]
-        if len(found) >= _LEAST_PEERS:
-            return _sample(found)
+        peers = [each for each in alike if fits(each, application, principal)]
+        if len(peers) >= _LEAST_PEERS:
+            return _sample(peers)
     return ()
 
 
@@ -333,17 +335,17 @@ def _sample(entries: Sequence[Entry]) -> Sequence[Entry]:
 
 
 def _numbers(entries: Iterable[Entry]) -> Numbers:
-    found = [each.instance.number for each in entries if each.instance is not None and each.instance.number >= 0]
-    return np.array(found, np.int64)
+    numbers = [each.instance.number for each in entries if each.instance is not None and each.instance.number >= 0]
+    return np.array(numbers, np.int64)
 
 
 def _last_of_rows(rows: Numbers) -> Numbers:
-    """The last value of each row that has any."""
+    """Last value of each row that has any."""
     if not len(rows):
         return np.zeros(0)
     at = MINUTES - 1 - np.argmax(~np.isnan(rows[:, ::-1]), axis=1)
-    found: Numbers = rows[np.arange(len(rows)), at]
-    return found[~np.isnan(found)]
+    last: Numbers = rows[np.arange(len(rows)), at]
+    return last[~np.isnan(last)]
 
 
 def _plain(values: Numbers) -> list[float | None]:

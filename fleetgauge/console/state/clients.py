@@ -1,4 +1,4 @@
-"""Who is there: client instances by what their pushes say, and what a node adds that no log has."""
+"""Clients of the fleet: instances known from their pushes, with the data that only a node has."""
 
 import re
 from collections.abc import Collection, Hashable, Iterable, Mapping
@@ -15,10 +15,10 @@ from fleetgauge.telemetry.instances.inventory import ClientRow, sender_key, with
 from fleetgauge.telemetry.malformed import MalformedPushes
 
 InstanceKey = tuple[str, str, str]
-"""Cluster id, principal and instance id, by which tables and wide rows tell instances."""
+"""Cluster id, principal and instance id: the key of instances in tables and wide rows."""
 
 _OF_LOG: Final = frozenset({ClientState.LIVE.value, ClientState.LATE.value, ClientState.NEW.value})
-"""States of a node's listing that the log knows at least as well, since it is read more often."""
+"""States in a node's listing that the log knows at least as well, since the log is read more often."""
 
 _TIDY_EVERY_MS: Final = 60_000
 
@@ -30,7 +30,7 @@ _NUMBERED: Final = re.compile(
 
 
 class Known(NamedTuple):
-    """What standing tables have of a client instance.
+    """Data of a client instance in the tables.
 
     Attributes:
         first_us, last_us: receipt of its first and its latest push in the tables [us].
@@ -46,7 +46,7 @@ _UNKNOWN: Final = Known(first_us=1 << 62, last_us=-1, pushes=0)
 
 
 class Instance:
-    """What the console keeps of a client instance beside its latest push.
+    """Data that the console keeps for a client instance besides its latest push.
 
     Attributes:
         key: of the instance.
@@ -66,7 +66,7 @@ class Instance:
         self.group_id: str | None = None
 
     def take(self, received_us: int) -> None:
-        """Notes a push that was read."""
+        """Records a push that was read."""
         self.first_us = min(self.first_us, received_us)
         if received_us <= self._tables_to_us:
             self.earlier = max(0, self.earlier - 1)
@@ -74,7 +74,7 @@ class Instance:
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """One row of the fleet: a client in the log, in a node's listing, or both.
+    """One row of the fleet: a client in the log, in a node's listing, or in both.
 
     Attributes:
         seen: as the log has it; None if it has not pushed in the time that was read.
@@ -94,14 +94,16 @@ class Entry:
 
     @property
     def of(self) -> Any:
-        """What has the fields of its identity: a push record or a row."""
+        """Source of the fields of its identity: a push record or a row of the listing."""
         if self.seen is not None:
             return self.seen.latest
         return self.listed
 
     @property
     def pushes(self) -> int:
-        """Of its log, with those that the tables alone have; else as the node lists it."""
+        """Number of pushes in the log, plus those that only the tables have; otherwise the number that the node
+        lists.
+        """
         if self.seen is None:
             assert self.listed is not None
             return self.listed.pushes
@@ -109,36 +111,36 @@ class Entry:
 
     @property
     def push_bytes(self) -> int | None:
-        """Of all its pushes [B]; None if that is not known: the tables have no sizes."""
+        """Size of all its pushes [B]; None if unknown: the tables have no sizes."""
         if self.seen is None:
             return None if self.listed is None else self.listed.push_bytes
         return None if self.instance is not None and self.instance.earlier else self.seen.push_bytes
 
     @property
     def first_push_at(self) -> int | None:
-        """Receipt of the first push that is known [us]; None for none."""
+        """Receipt of the first known push [us]; None without any."""
         return None if self.instance is None else self.instance.first_us
 
     @property
     def cluster_id(self) -> str:
-        """Of its latest push; '' if it has not pushed."""
+        """Cluster id in its latest push; '' if it has not pushed."""
         return self.seen.latest.cluster_id if self.seen is not None else ""
 
     @property
     def last_push_at(self) -> int | None:
-        """Receipt of its latest push [us]; None for none."""
+        """Receipt of its latest push [us]; None without any."""
         if self.seen is not None:
             return self.seen.latest.received_at
         return None if self.listed is None else self.listed.last_push_at
 
     @property
     def last_seen_at(self) -> int:
-        """Receipt of its latest push, or its latest request that the node has listed [us]."""
+        """Receipt of its latest push, or of its latest request listed by the node [us]."""
         listed = 0 if self.listed is None else self.listed.last_seen_at
         return max(listed, self.seen.latest.received_at if self.seen is not None else 0)
 
     def judge(self, read_up_to: Mapping[int, int]) -> None:
-        """Sets the state anew."""
+        """Updates the state."""
         listed = self.listed
         if self.seen is None:
             assert listed is not None
@@ -158,13 +160,13 @@ class Entry:
         if self.seen is None:
             assert self.listed is not None
             return self.listed._asdict() | {"state": self.state, "first_push_at": None}
-        found = self.seen.row(0)
+        listed_row = self.seen.row(0)
         if not is_topic:
-            found = found._replace(broker=None, partition=None)
+            listed_row = listed_row._replace(broker=None, partition=None)
         if self.listed is not None:
-            found = with_software_of(found, self.listed)
+            listed_row = with_software_of(listed_row, self.listed)
         own = ("pushes", "push_bytes", "first_push_at", "state", "last_seen_at")
-        row = found._asdict() | {name: getattr(self, name) for name in own}
+        row = listed_row._asdict() | {name: getattr(self, name) for name in own}
         if self.listed is not None:
             row |= {name: getattr(self.listed, name) for name in _OF_NODE}
         return row
@@ -174,7 +176,7 @@ _OF_NODE: Final = (
     "connections", "subscriptions", "metrics", "refused", "last_error", "last_error_reason", "last_error_at",
     "asked_for_records", "malformed", "malformed_reason", "malformed_detail", "malformed_at",
 )  # fmt: skip
-"""What no log has."""
+"""Fields that no log has."""
 
 
 class Clients:
@@ -184,7 +186,7 @@ class Clients:
         clients_max: most clients of the log, and most of a node's listing; beyond it the longest silent are dropped.
         time: the clocks.
         is_topic: the pushes are those of a topic, whose payloads no node has examined.
-        known: what standing tables had of instances at the start, before any push is read.
+        known: instances in the tables at the start, before any push is read.
     """
 
     def __init__(
@@ -204,7 +206,7 @@ class Clients:
         self._instances: dict[InstanceKey, Instance] = {}
 
     def take(self, polled: Polled) -> None:
-        """Notes the senders of pushes."""
+        """Records the senders of pushes."""
         self._seen.take((push.log, push.offset, push.record) for push in polled.pushes)
         for log, at_us in polled.at_end.items():
             self._seen.read_to_end([log], at_us)
@@ -217,40 +219,40 @@ class Clients:
             instance.take(record.received_at)
 
     def instance(self, key: InstanceKey) -> Instance | None:
-        """What is kept of an instance."""
+        """Data of an instance."""
         return self._instances.get(key)
 
     def first_push_us(self, key: InstanceKey) -> int | None:
-        """Receipt of the first push of an instance that was read [us]; None for an unknown one."""
-        found = self._instances.get(key)
-        return None if found is None else found.first_us
+        """Receipt of the first push of an instance that was read [us]; None if the instance is unknown."""
+        instance = self._instances.get(key)
+        return None if instance is None else instance.first_us
 
     def entries(self) -> Collection[Entry]:
-        """The clients as of the latest refresh."""
+        """Clients as of the latest refresh."""
         return self._entries.values()
 
     def read_up_to(self) -> dict[int, int]:
-        """Log or partition -> time up to which it was read [us]."""
+        """Time up to which each log or partition was read [us]."""
         return self._seen.read_up_to()
 
     @property
     def evicted(self) -> int:
-        """Clients that `clients_max` had no room for."""
+        """Number of clients that exceeded `clients_max`."""
         return self._seen.evicted
 
     def list_of_node(self, rows: Iterable[ClientRow], at_us: int) -> None:
-        """Takes in a node's whole listing, which was asked for at this time [us]."""
+        """Takes over a node's complete listing, requested at this time [us]."""
         listed: dict[Hashable, ClientRow] = {}
         for row in rows:
             if len(listed) >= self._clients_max:
                 break
             listed[sender_key(row)] = row
         for key, entry in list(self._entries.items()):
-            found = listed.pop(key, None)
-            if entry.seen is None and found is None:
+            client_row = listed.pop(key, None)
+            if entry.seen is None and client_row is None:
                 del self._entries[key]  # as it is, since a caller may be reading it
             else:
-                entry.listed, entry.listed_us = found, at_us
+                entry.listed, entry.listed_us = client_row, at_us
         for key, row in listed.items():
             entry = self._entries[key] = Entry()
             entry.listed, entry.listed_us, entry.state = row, at_us, row.state
@@ -260,13 +262,13 @@ class Clients:
         self._seen.allow_intervals(interval_ms, anew=anew)
 
     def judge(self) -> None:
-        """Judges every client's state anew; changes nothing else."""
+        """Updates every client's state; changes nothing else."""
         read_up_to = self._seen.read_up_to()
         for entry in self._entries.values():
             entry.judge(read_up_to)
 
     def refresh(self) -> tuple[list[Entry], list[Instance]]:
-        """Takes in clients that are new, and drops those that departed long ago.
+        """Adds new clients, and removes those that departed long ago.
 
         Returns:
             The clients by client id, and the instances that none of them is of any more.
@@ -315,7 +317,7 @@ _END: Final = 100
 
 
 def application_of(client_id: str) -> str:
-    """A client id without numbers and random parts at its end.
+    """A client id without numbers and random parts at the end.
 
     >>> application_of("orders-12"), application_of("billing-consumer-3-1"), application_of("42"), application_of("a.b")
     ('orders', 'billing-consumer', '42', 'a.b')

@@ -1,4 +1,4 @@
-"""The state of a fleet: a background thread reads and judges, and any thread asks for it as plain values."""
+"""The state of a fleet: a background thread reads and judges; any thread queries it as plain values."""
 
 import base64
 import threading
@@ -56,26 +56,26 @@ _TOP_VERDICTS: Final = 5
 _MOST_FACETS: Final = 500
 _NO_VERDICTS: Final = Verdicts(source="live")
 _SLICE: Final = 5_000
-"""Clients that an answer looks at before it lets others have the lock."""
+"""Clients that an answer processes before it releases the lock for other threads."""
 _ROWS_AT_ONCE: Final = 10
-"""Groups or brokers, likewise."""
+"""The same for groups or brokers."""
 _PAUSE_S: Final = 0.001
-"""A lock that is taken again at once would not let a waiting thread in."""
+"""Pause before taking the lock again; without it a waiting thread would not get the lock."""
 
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetSettings:
-    """What a fleet is read with.
+    """Settings of a fleet.
 
     Attributes:
         form: `serve`, `export` or `console`: how the process runs.
         clients_max: most clients that are kept; beyond it, those that were silent longest are dropped.
-        tables: root of standing tables whose verdicts are shown; None for live ones.
+        tables: root of tables whose verdicts are shown; None for live verdicts.
         rules: rule file of live verdicts; None for the defaults.
         decode_cores: CPU for payloads, in cores; payloads beyond it are skipped and counted.
-        kept_memory: file for what the live judge remembers; None keeps nothing.
+        kept_memory: file for the live judge's memory; None saves nothing.
     """
 
     form: Literal["serve", "export", "console"] = "console"
@@ -165,13 +165,13 @@ class Fleet:
                 self._failure = None
             except Exception as error:  # the page goes on with what it has
                 log.exception("console.step_failed")
-                self._failure = f"The console could not read on, and tries again: {type(error).__name__}."
+                self._failure = f"The console could not read pushes and retries: {type(error).__name__}."
                 self._stopping.wait(_FAILED_S)
             else:
                 self._stopping.wait(_IDLE_S if is_idle else 0)
 
     def step(self) -> bool:
-        """Reads on by one piece; True if there was nothing to read. What the thread does in a loop."""
+        """Reads one piece of input; True if there was nothing to read. The thread calls this in a loop."""
         polled = self._source.poll(_POLL_PUSHES)
         listing = None if self._node is None else self._node.take()
         with self._lock:
@@ -186,7 +186,9 @@ class Fleet:
         return len(polled.pushes) == 0
 
     def _analyse(self, pushes: Sequence[StoredPush]) -> None:
-        """Decodes a chunk once it is full, or some seconds after the last: a small one costs nearly as much."""
+        """Decodes a chunk once it is full, or some seconds after the last one: a small chunk costs nearly as much as a
+        full one.
+        """
         if self._analysis is None:
             return
         self._analysis.live.put(pushes)
@@ -205,7 +207,7 @@ class Fleet:
         return min(self._clients.read_up_to().values(), default=None)
 
     def _refresh(self) -> None:
-        """Makes a new snapshot: states change with time alone, too."""
+        """Makes a new snapshot: states also change with time alone."""
         began_ms = self._time.hi_res_clock_ms()
         now_us = self._time.microseconds()
         with self._lock:
@@ -228,7 +230,7 @@ class Fleet:
     # --- answers
 
     def version(self) -> int:
-        """Number of the snapshot that answers are made of; rises every 2 s or so while anything changes."""
+        """Number of the snapshot behind the answers; rises about every 2 s while anything changes."""
         return self._version
 
     def overview(self) -> dict[str, Any]:
@@ -271,34 +273,34 @@ class Fleet:
         }
 
     def _notices(self) -> list[str]:
-        found = [] if self._failure is None else [self._failure]
-        found += self._source.notices
+        notices = [] if self._failure is None else [self._failure]
+        notices += self._source.notices
         if self._node is not None and self._node.problem is not None:
-            found.append(self._node.problem)
+            notices.append(self._node.problem)
         if self._clients.evicted:
-            found.append(
-                f"{self._clients.evicted:,} clients were dropped: {self._settings.clients_max:,} are kept at most."
+            notices.append(
+                f"{self._clients.evicted:,} clients were dropped: the limit is {self._settings.clients_max:,}."
             )
         if self._analysis is not None:
-            found += self._analysis.notices
-        return found
+            notices += self._analysis.notices
+        return notices
 
     def _not_judged(self) -> str | None:
-        """Why nothing is judged, in a sentence; None where no verdict means that nothing is wrong."""
+        """Reason why nothing is judged, as a sentence; None if the absence of verdicts means that nothing is wrong."""
         if why_not := self._why_not_measured():
             return why_not
         if self._verdicts().judged_to is not None:
             return None
         if self._settings.tables:
             return f"No verdicts could be read from {self._settings.tables} yet."
-        return "Nothing is judged yet: the first minute of pushes has to be over."
+        return "Nothing is judged yet: the first minute of pushes is not over."
 
     def _judged(self) -> dict[str, Any]:
-        found = self._verdicts()
+        verdicts = self._verdicts()
         return {
-            "judged_from": found.judged_from,
-            "judged_to": found.judged_to,
-            "first_verdicts": found.first_verdicts,
+            "judged_from": verdicts.judged_from,
+            "judged_to": verdicts.judged_to,
+            "first_verdicts": verdicts.first_verdicts,
             "not_judged": self._not_judged(),
         }
 
@@ -309,25 +311,25 @@ class Fleet:
         return _NO_VERDICTS if self._analysis is None else self._analysis.verdicts
 
     def clients(self, query: ClientQuery) -> dict[str, Any]:
-        """One row per client that matches.
+        """One row per matching client.
 
         Raises:
             ValueError: the query is wrong; one sentence, without the input.
         """
-        version, found = self._version, self._matching(query)
-        chosen = self._ordered(found, query)[query.offset : query.offset + query.limit]
+        version, matching = self._version, self._matching(query)
+        chosen = self._ordered(matching, query)[query.offset : query.offset + query.limit]
         with self._lock:
             rows = self._rows(chosen)
-        return {"total": len(found), "offset": query.offset, "version": version, "clients": rows}
+        return {"total": len(matching), "offset": query.offset, "version": version, "clients": rows}
 
     def _sliced(self, entries: Sequence[Entry], make: Callable[[Sequence[Entry]], Iterable[_T]]) -> list[_T]:
-        """What is made of entries: of some at a time, so that nobody waits for the lock until all of them are done."""
-        found: list[_T] = []
+        """Results of `make` for entries, some at a time, so that no thread waits for the lock until all are done."""
+        results: list[_T] = []
         for at in range(0, len(entries), _SLICE):
             with self._lock:
-                found += make(entries[at : at + _SLICE])
+                results += make(entries[at : at + _SLICE])
             time.sleep(_PAUSE_S)
-        return found
+        return results
 
     def _matching(self, query: ClientQuery) -> list[Entry]:
         about = self._about()
@@ -376,7 +378,7 @@ class Fleet:
         }
 
     def facets(self, by: str, query: ClientQuery) -> dict[str, Any]:
-        """Clients that match, counted by one of their properties.
+        """Number of matching clients by one of their properties.
 
         Args:
             by: `state`, `principal`, `application`, `software`, `version`, `broker`, `group` or `role`.
@@ -386,11 +388,11 @@ class Fleet:
             ValueError: as `clients`.
         """
         version, about = self._version, self._about()
-        found = by_value([], by, about)
+        by_property = by_value([], by, about)
         for some in self._sliced(self._matching(query), lambda some: [by_value(some, by, about)]):
             for value, entries in some.items():
-                found.setdefault(value, []).extend(entries)
-        most = sorted(found.items(), key=lambda item: (-len(item[1]), str(item[0])))
+                by_property.setdefault(value, []).extend(entries)
+        most = sorted(by_property.items(), key=lambda item: (-len(item[1]), str(item[0])))
         return {
             "by": by,
             "version": version,
@@ -412,7 +414,7 @@ class Fleet:
         }
 
     def client(self, instance_id: str) -> dict[str, Any] | None:
-        """One client with an hour of its measures beside those of its peers; None if it is not known.
+        """One client with an hour of its measures beside those of its peers; None if unknown.
 
         Of several with one id, the one that was seen last.
 
@@ -424,10 +426,10 @@ class Fleet:
         """
         wanted = parsed_id(instance_id)
         with self._lock:
-            found = [entry for entry in self._entries if entry.of.client_instance_id == wanted]
-            if not found:
+            entries = [entry for entry in self._entries if entry.of.client_instance_id == wanted]
+            if not entries:
                 return None
-            entry = max(found, key=lambda each: each.last_seen_at)
+            entry = max(entries, key=lambda each: each.last_seen_at)
             row = self._rows([entry])[0]
             verdicts = self._verdicts().of_entry(entry)
             if self._analysis is not None:
@@ -448,33 +450,33 @@ class Fleet:
             }
 
     def groups(self) -> dict[str, Any]:
-        """Consumer groups, the largest lag first."""
-        rows = self._made("groups", lambda analysis: analysis.groups(self._entries))
+        """Consumer groups, largest lag first."""
+        rows = self._cached_rows("groups", lambda analysis: analysis.groups(self._entries))
         order = sorted(rows, key=lambda row: (-(row["lag_records"] or 0), row["cluster_id"], row["group_id"]))
         return {"groups": order, "why_not": self._why_not_measured()}
 
     def brokers(self) -> dict[str, Any]:
         """Kafka nodes that clients have links to, by cluster and node id."""
-        rows = self._made("brokers", lambda analysis: analysis.brokers(self._entries))
+        rows = self._cached_rows("brokers", lambda analysis: analysis.brokers(self._entries))
         order = sorted(rows, key=lambda row: (row["cluster_id"], row["node_id"]))
         return {"brokers": order, "why_not": self._why_not_measured()}
 
-    def _made(self, name: str, make: "Callable[[Analysis], Iterator[dict[str, Any]]]") -> list[dict[str, Any]]:
-        """What is made once a snapshot, with a hold of the lock for some rows each."""
+    def _cached_rows(self, name: str, make: "Callable[[Analysis], Iterator[dict[str, Any]]]") -> list[dict[str, Any]]:
+        """Rows made once per snapshot; the lock is held for a few rows at a time."""
         current = self._version
-        version, found = self._cached.get(name, (-1, []))
+        version, rows_so_far = self._cached.get(name, (-1, []))
         if self._analysis is None or version == current:
-            return found
-        rows, found = make(self._analysis), []
+            return rows_so_far
+        rows, rows_so_far = make(self._analysis), []
         while True:
             with self._lock:
                 some = list(islice(rows, _ROWS_AT_ONCE))
             if not some:
                 break
-            found += some
+            rows_so_far += some
             time.sleep(_PAUSE_S)
-        self._cached[name] = current, found
-        return found
+        self._cached[name] = current, rows_so_far
+        return rows_so_far
 
     def verdicts(self, state: str = "open") -> dict[str, Any]:
         """Verdicts, best rank first.
@@ -487,30 +489,30 @@ class Fleet:
         """
         if state not in ("open", "cleared", "all"):
             raise ValueError("state is open, cleared or all")
-        found = self._verdicts()
-        rows = [row for row in found.rows if state in ("all", row["state"])]
+        verdicts = self._verdicts()
+        rows = [row for row in verdicts.rows if state in ("all", row["state"])]
         return {
-            "source": found.source,
+            "source": verdicts.source,
             **self._judged(),
             "verdicts": rows,
-            "suspected": found.suspected,
+            "suspected": verdicts.suspected,
         }
 
 
 def _analysis(settings: FleetSettings, time: Time) -> "tuple[Analysis | None, bool | str]":
-    """Measures and verdicts where they can be made, or the reason why they cannot."""
+    """Measures and verdicts, or the reason why they are not available."""
     try:
         from fleetgauge.console.state.analysis import Analysis
     except ModuleNotFoundError as error:
         return None, f"Measures and verdicts need {error.name}: pip install 'fleetgauge[console]'."
-    found = Analysis(
+    analysis = Analysis(
         settings.clients_max, settings.decode_cores, settings.tables, settings.rules, settings.kept_memory, time
     )
-    return found, True
+    return analysis, True
 
 
 def _lasting(overview: dict[str, Any]) -> dict[str, Any]:
-    """What is of interest when it changes."""
+    """The part of the overview whose change triggers an event."""
     return {name: value for name, value in overview.items() if name not in ("now", "read_up_to", "version")}
 
 
@@ -523,18 +525,18 @@ def _groups_of(entries: Sequence[Entry]) -> set[tuple[str, str]]:
 
 
 def _severity(rows: Sequence[Row]) -> str | None:
-    found = {row["severity"] for row in rows}
-    return next((each for each in SEVERITIES if each in found), None)
+    severities = {row["severity"] for row in rows}
+    return next((each for each in SEVERITIES if each in severities), None)
 
 
 def _gravity(rows: Sequence[Row]) -> int | None:
-    """Greater for worse; None without verdicts."""
+    """Rank of the worst severity, greater for worse; None without verdicts."""
     severity = _severity(rows)
     return None if severity is None else len(SEVERITIES) - SEVERITIES.index(severity)
 
 
 def names_of(instance_id: str) -> dict[str, str]:
-    """How clients' own logs name an instance id (docs/operate/client-logs.md).
+    """Forms of an instance id in clients' own logs (docs/operate/client-logs.md).
 
     >>> names_of("Tm-1TLjmRReIm-FbmcCcIA")["librdkafka"]
     'Tm+1TLjmRReIm+FbmcCcIA'

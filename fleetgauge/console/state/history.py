@@ -26,11 +26,11 @@ class History:
             self._bytes[minute] = self._bytes.get(minute, 0) + (push.size_bytes if size is None else size)
 
     def count_live(self, clients: int, at_us: int) -> None:
-        """Notes how many clients were live at a time; the latest of a minute counts."""
+        """Records the number of live clients at a time; the latest in a minute counts."""
         self._live[at_us // _MINUTE_US] = clients
 
     def rates(self, now_us: int) -> tuple[float, float]:
-        """Pushes and bytes a second, over the minute before now [us]."""
+        """Pushes and bytes per second, over the minute before `now_us`."""
         minute, into_us = divmod(now_us, _MINUTE_US)
         part = 1 - into_us / _MINUTE_US
         pushes, size = (
@@ -39,7 +39,7 @@ class History:
         return round(pushes, 3), round(size, 1)
 
     def hour(self, now_us: int) -> dict[str, list[Any]]:
-        """The minutes from the first that has anything on: 60 at most.
+        """Minutes from the first one with data on, at most 60.
 
         The present one is left out, whose counts are not whole, unless it is the only one.
         """

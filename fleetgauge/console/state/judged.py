@@ -1,4 +1,4 @@
-"""Verdicts of the live judge, or of standing tables, and what these know of clients."""
+"""Verdicts from the live judge or from the tables, and the clients in the tables."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -19,11 +19,11 @@ from fleetgauge.verdicts.rules import Rules
 from fleetgauge.verdicts.suspected import first_verdicts_us, suspected
 
 FirstPush = Callable[[InstanceKey], int | None]
-"""Receipt of the first push of an instance [us]; None where it is not known."""
+"""Receipt of the first push of an instance [us]; None if unknown."""
 
 
 def live_verdicts(memory: Memory, rules: Rules, first_push: FirstPush) -> Verdicts:
-    """Those of the live judge."""
+    """Verdicts of the live judge."""
     rows = by_severity([_plain(row, first_push) for row in ranked(memory, rules).to_pylist()])
     return Verdicts(
         source="live",
@@ -35,8 +35,8 @@ def live_verdicts(memory: Memory, rules: Rules, first_push: FirstPush) -> Verdic
     )
 
 
-def standing_verdicts(tables: str, first_push: FirstPush) -> Verdicts:
-    """Those of standing tables.
+def verdicts_in_tables(tables: str, first_push: FirstPush) -> Verdicts:
+    """Verdicts in the tables.
 
     Raises:
         OSError: the tables cannot be read; one sentence.
@@ -60,8 +60,8 @@ def _suspected(memory: Memory, rules: Rules) -> list[Row]:
     return [row | {"title": title(row)} for row in suspected(memory, rules)]
 
 
-def standing_clients(tables: str) -> dict[InstanceKey, Known]:
-    """What the inventory of standing tables has of each client instance.
+def clients_in_tables(tables: str) -> dict[InstanceKey, Known]:
+    """Client instances in the inventory table.
 
     Raises:
         OSError: the tables cannot be read; one sentence.
@@ -85,16 +85,17 @@ def _plain(row: Row, first_push: FirstPush) -> Row:
     """A row of the table with times in us, `since` when it began, `sentence` as the command line lists it, `title` and
     `who` as a report.
     """
-    found = row | {name: _micros(row[name]) for name in _TIMES}
-    found["evidence"] = [each | {"window_start": _micros(each["window_start"])} for each in row["evidence"] or ()]
-    found["sentence"] = row["why"].partition("; since ")[0]
-    found["title"], found["who"] = title(row), who(row)
-    found["since"] = _since(found, first_push)
-    return found
+    plain = row | {name: _micros(row[name]) for name in _TIMES}
+    plain["evidence"] = [each | {"window_start": _micros(each["window_start"])} for each in row["evidence"] or ()]
+    plain["sentence"] = row["why"].partition("; since ")[0]
+    plain["title"], plain["who"] = title(row), who(row)
+    plain["since"] = _since(plain, first_push)
+    return plain
 
 
 def _since(row: Row, first_push: FirstPush) -> int:
-    """When it began [us]; `opened_at`, a part of its identity, is the start of a window, in which its client may begin.
+    """Begin of the verdict [us]; `opened_at`, a part of its identity, is the start of a window, within which its client
+    may have begun.
 
     A verdict of windows of 60 s that opened at 02:25:00 began at 02:25:40 if its client's first push came then.
     """

@@ -1,4 +1,4 @@
-"""What the live judge remembers, in a file beside the push log, so that verdicts outlast a restart."""
+"""The live judge's memory in a file beside the push log, so that verdicts survive a restart."""
 
 import zipfile
 from pathlib import Path
@@ -20,7 +20,7 @@ _SIGNATURE: Final = "signature"
 
 
 class KeptMemory:
-    """For one thread.
+    """Saves and loads the memory; for one thread.
 
     Args:
         path: the file; None keeps nothing.
@@ -35,7 +35,7 @@ class KeptMemory:
         self._due_ms = time.hi_res_clock_ms() + _EVERY_MS
 
     def load(self) -> Memory:
-        """What was kept; nothing where there is none, or none of these rules, or the file is damaged."""
+        """The saved memory; empty if there is no file, if it was made by other rules, or if it is damaged."""
         if self._path is None or not self._path.exists():
             return Memory()
         try:
@@ -49,12 +49,12 @@ class KeptMemory:
         return Memory()
 
     def save_if_due(self, memory: Memory) -> None:
-        """Once a minute, and less often where it takes long."""
+        """Saves once a minute, and less often if saving takes long."""
         if self._time.hi_res_clock_ms() >= self._due_ms:
             self.save(memory)
 
     def save(self, memory: Memory) -> None:
-        """In place of what was kept, all or nothing."""
+        """Replaces the saved memory atomically."""
         if self._path is None or not memory.judged_to_us:
             return
         began_ms = self._time.hi_res_clock_ms()

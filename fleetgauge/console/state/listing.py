@@ -1,4 +1,4 @@
-"""What a node knows of its clients that no log has: asked of its control socket, at most 1/50 of the time."""
+"""Client data that only a node has, requested at its control socket for at most 1/50 of the time."""
 
 import threading
 from pathlib import Path
@@ -44,10 +44,10 @@ class NodeListing:
         self._stopping.set()
 
     def take(self) -> tuple[list[ClientRow], int] | None:
-        """A listing that was not taken yet, and when it was asked for [us]."""
+        """A new listing and the time of its request [us]; None if there is none since the last call."""
         with self._lock:
-            found, self._listing = self._listing, None
-        return found
+            listing, self._listing = self._listing, None
+        return listing
 
     def _run(self) -> None:
         while True:
@@ -67,7 +67,7 @@ class NodeListing:
                 rows += (ClientRow._make(row) for row in answer.get("rows", ()))
                 del rows[self._clients_max :]
         except (NotRunningError, ValueError, TypeError) as error:
-            self.problem = f"States, errors and subscriptions of the node are not known now: {error}."
+            self.problem = f"States, errors and subscriptions of the node are not available: {error}."
             return
         self.problem = None
         with self._lock:

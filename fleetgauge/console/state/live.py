@@ -1,4 +1,4 @@
-"""Payloads of pushes into measures and live verdicts. Needs the extra `tables`, as all of `fleet` does."""
+"""Live measures and verdicts from payloads of pushes. Needs the extra `tables`, as all of `fleet` does."""
 
 import time as _time
 from collections.abc import Callable, Sequence
@@ -40,25 +40,26 @@ _CHUNK_PUSHES: Final = 1_000
 _CHUNK_BYTES: Final = 4 << 20
 """Payload bytes that are decoded at once [B]: some 100 ms."""
 _CREDIT_S: Final = 30.0
-"""CPU that may be spent at once after a quiet time [s]: an hour of some hundred clients is read back so."""
+"""CPU time that may be used at once after a quiet time [s]: enough to read back an hour of some hundred clients."""
 _LEAST_SHARE: Final = 1 / 64
 _MOST_REMEMBERED: Final = 2
-"""Instances that the judge may remember, for each client that is kept: it forgets by time alone, while ids come."""
+"""Most instances in the judge's memory, per client that is kept: it forgets only by time, while new ids keep coming."""
 _FAR_US: Final = 60_000_000
-"""Pushes of a broker whose clock is farther ahead have no measures [us]."""
+"""Pushes of a broker whose clock is ahead by more than this get no measures [us]."""
 _TOPIC_GROUPS: Final = ("producer-topic-metrics",)
 _CONSUMERS: Final = ("consumer", "share-consumer")
 
 
 def metric_names() -> frozenset[str]:
-    """Telemetry names of what is shown and judged; points by topic are neither."""
+    """Telemetry names of the metrics that are shown or judged; points by topic are neither."""
     wanted = [BY_COLUMN[column] for column in {*SHOWN, *MEASURES} if column != LAG_RECORDS]
     names = {telemetry_name(*each) for measure in wanted for each in measure.metrics if each[0] not in _TOPIC_GROUPS}
     return frozenset(names | {LAG, LAG_OF_CLIENT})
 
 
 class Budget:
-    """How much CPU payloads may take, and which share of the clients' are read where it does not suffice for all.
+    """Limit on the CPU time for payloads, and the share of clients whose payloads are read if it does not suffice for
+    all.
 
     Args:
         cores: CPU time per time, 0.5 for half a core.
@@ -83,7 +84,7 @@ class Budget:
         self.share = 1.0
 
     def begin(self) -> None:
-        """Payloads are read from now on."""
+        """Starts measuring the CPU time of payloads."""
         now = self._now_ns()
         self._credit_s = min(_CREDIT_S, self._credit_s + self._cores * (now - self._earned_ns) / 1e9)
         self._earned_ns = now
@@ -95,17 +96,17 @@ class Budget:
         self._began_ns = self._cpu_ns()
 
     def end(self) -> None:
-        """They have been read."""
+        """Charges the CPU time of the chunk to the budget."""
         self._credit_s -= (self._cpu_ns() - self._began_ns) / 1e9
 
     def takes(self, instance_id: str) -> bool:
-        """True for a client whose payloads are read: the same ones as long as the share is the same."""
+        """True for a client whose payloads are read: the same clients while the share is the same."""
         return self.share >= 1.0 or crc32(instance_id.encode()) < self.share * 2**32
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What a chunk of pushes gave, to be taken into the state at once.
+    """Results of a chunk of pushes, to be put into the state together.
 
     Attributes:
         senders: role and group of instances, as far as known.
@@ -126,7 +127,7 @@ class MeasuredLinks:
         start: of the minute [us].
         keys, nodes: instance and node of each link.
         latency: as the client measures it [ms].
-        broker_time: what it says of the broker [ms]; see `verdicts.witnesses.waits`.
+        broker_time: the broker's part of the latency [ms]; see `verdicts.witnesses.waits`.
     """
 
     start: int
@@ -137,7 +138,7 @@ class MeasuredLinks:
 
 
 class LiveMeasures:
-    """Decodes pushes into minutes of measures, and judges the minutes that are over. For one thread.
+    """Decodes pushes into minutes of measures, and judges completed minutes. For one thread.
 
     Args:
         rules: of the verdicts; None where verdicts come from elsewhere.
@@ -170,7 +171,7 @@ class LiveMeasures:
         self._waiting_bytes = 0
 
     def put(self, pushes: Sequence[StoredPush]) -> None:
-        """Has pushes wait for `take`."""
+        """Queues pushes for `take`."""
         for push in pushes:
             if not push.size_bytes:
                 continue
@@ -182,11 +183,11 @@ class LiveMeasures:
 
     @property
     def is_full(self) -> bool:
-        """True if enough pushes wait for a chunk."""
+        """True if enough pushes are queued for a chunk."""
         return len(self._waiting) >= _CHUNK_PUSHES or self._waiting_bytes >= _CHUNK_BYTES
 
     def take(self, now_us: int) -> Measured | None:
-        """Decodes a chunk of those that wait; None if there are none."""
+        """Decodes a chunk of queued pushes; None if the queue is empty."""
         chunk = self._next_chunk()
         if not chunk:
             return None
@@ -207,9 +208,9 @@ class LiveMeasures:
                 break
             count += 1
             size += push.size_bytes
-        found, self._waiting = self._waiting[:count], self._waiting[count:]
+        chunk, self._waiting = self._waiting[:count], self._waiting[count:]
         self._waiting_bytes -= size
-        return found
+        return chunk
 
     def _decode(self, chunk: Sequence[StoredPush]) -> Measured | None:
         records = [record for push in chunk if (record := self._plain(push)) is not None]
@@ -231,22 +232,22 @@ class LiveMeasures:
         return push.record._replace(metrics=metrics)
 
     def close(self, read_up_to_us: int, clients: Callable[[], Table]) -> list[Measured]:
-        """Judges the minutes that were read to their end, and gives their whole measures.
+        """Judges the minutes that were read to their end; returns their complete measures.
 
         Args:
             read_up_to_us: receive time up to which all was read [us].
             clients: makes the table for `judge`.
         """
-        found = []
+        minutes = []
         for start, rows in self._windows.close(read_up_to_us):
             self.budget.begin()
             try:
-                found.append(Measured([], *_judged_values(start, rows)))
+                minutes.append(Measured([], *_judged_values(start, rows)))
                 if self.rules is not None and start + WINDOW_US > self.memory.judged_to_us:
                     self._judge(start, rows, clients(), self.rules)
             finally:
                 self.budget.end()
-        return found
+        return minutes
 
     def _judge(self, start: int, rows: Table, clients: Table, rules: Rules) -> None:
         if len(self.memory.registry.instances) > self._most_remembered:
@@ -255,7 +256,7 @@ class LiveMeasures:
         judge(rows, clients, self.memory, rules, self._own_points(start))
 
     def _own_points(self, start: int) -> Table | None:
-        """Points that own rules read, of this window and those before it; None where there are no such rules."""
+        """Points that user-defined rules read, of this window and earlier ones; None without such rules."""
         if self.rules is None or not self.rules.own:
             return None
         points = pa.concat_tables([POINTS.empty_table().select(POINT_COLUMNS), *self._points])
@@ -264,7 +265,7 @@ class LiveMeasures:
         return points.filter(is_due)
 
     def restart(self) -> None:
-        """Forgets minutes and what the judge knows: the clock was set back."""
+        """Clears the minutes and the judge's memory, after the clock was set back."""
         self._windows.clear()
         self._points.clear()
         self.memory = Memory()
@@ -284,14 +285,14 @@ _Values = tuple[list[_OfClients], list[MeasuredLinks]]
 
 
 def _values(partials: Table) -> _Values:
-    """Averages of partial rows; growth, of which they have a part alone, comes with the whole minute."""
+    """Averages of partial rows; growth follows with the complete minute, since partial rows have only a part of it."""
     values, links = [], []
     for start, rows in by_window_start(partials):
         wide = Wide(rows)
         given = {column: wide.value(column) for column in {*AVERAGES, *POLL_MEASURES}}
-        found = _shown(start, rows, given)
-        values += found[0]
-        links += found[1]
+        of_window = _shown(start, rows, given)
+        values += of_window[0]
+        links += of_window[1]
     return values, links
 
 
@@ -333,12 +334,12 @@ def _numbers(column: Any) -> Numbers:
 
 
 def put_into(rings: Rings, clients: Clients, measured: Measured, next_number: Callable[[], int]) -> None:
-    """Takes what was measured into the state.
+    """Puts measured values into the state.
 
     Args:
         rings: of measures.
-        clients: whose instances get numbers, roles and groups.
-        measured: what to take.
+        clients: get numbers, roles and groups.
+        measured: values to put.
         next_number: gives a free number.
     """
     for key, role, group in measured.senders:
@@ -363,7 +364,7 @@ def put_into(rings: Rings, clients: Clients, measured: Measured, next_number: Ca
 
 
 def _put_means(rings: Rings, numbers: Numbers, latency: Numbers, minute: int) -> None:
-    """A client's latency is the mean over its links, which all libraries send."""
+    """Puts each client's mean latency over its links, which all libraries send."""
     clients, client_of = np.unique(numbers, return_inverse=True)
     rings.put(LATENCY, clients, np.bincount(client_of, latency) / np.bincount(client_of), minute)
 
@@ -372,12 +373,14 @@ _RANKS: Final = {role: rank for rank, role in enumerate(ROLE_PREFIXES)}
 
 
 def _rank(role: str | None) -> int:
-    """franz-go leaves out points of 0: the last role of the catalogue that any push tells counts."""
+    """Rank of a role: the last one in the catalogue that any push shows counts, since franz-go leaves out points of
+    0.
+    """
     return _RANKS.get(role or "", -1)
 
 
 def _placed(keys: list[InstanceKey], clients: Clients, next_number: Callable[[], int]) -> tuple[Numbers, Numbers]:
-    """The numbers of instances that are known, and their places among the keys."""
+    """Numbers of the known instances, and their indices among the keys."""
     numbers, places = [], []
     for place, key in enumerate(keys):
         instance = clients.instance(key)

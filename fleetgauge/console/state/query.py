@@ -1,4 +1,4 @@
-"""Queries for clients: which, in which order, and counted by what. Pure functions over entries."""
+"""Queries for clients: filters, order, and counts by a property. Pure functions over entries."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -17,7 +17,7 @@ SEVERITIES: Final = ("critical", "warning", "info")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientQuery:
-    """Which clients, in which order. Empty texts match all.
+    """Filters and order of clients. Empty texts match all.
 
     Attributes:
         q: a part of the client id, principal, software, group, address or instance id; of any case.
@@ -65,7 +65,7 @@ class ClientQuery:
 
     @property
     def states(self) -> frozenset[str]:
-        """The states asked for; empty for all."""
+        """States in the query; empty for all."""
         return frozenset(part.strip() for part in self.state.split(",") if part.strip())
 
 
@@ -79,7 +79,7 @@ def parsed_id(text: str) -> str:
         return format_instance_id(parse_instance_id(text))
     except ValueError:
         raise ValueError(
-            "instance_id is no client instance id: it is 22 characters of base64, 32 hex digits, or a hyphenated UUID"
+            "instance_id is not a client instance id: use 22 characters of base64, 32 hex digits, or a hyphenated UUID"
         ) from None
 
 
@@ -87,12 +87,12 @@ Field = Callable[[Entry], Any]
 
 
 def _listed(name: str) -> Field:
-    """What a node lists of a client."""
+    """A field of a node's listing of a client."""
     return lambda entry: getattr(entry.listed, name, None)
 
 
 def _malformed(name: str) -> Field:
-    """What `ClientRow` has of malformed payloads: from a node's listing, or from the pushes of a topic."""
+    """A field of `ClientRow` about malformed payloads, from a node's listing or from the pushes of a topic."""
 
     def found(entry: Entry) -> Any:
         row = entry.listed
@@ -122,7 +122,7 @@ FIELDS: Final[dict[str, Field]] = {
     "group_id": lambda entry: None if entry.instance is None else entry.instance.group_id,
     "application": lambda entry: application_of(entry.of.client_id),
 }
-"""What entries can be sorted by, besides measures, verdicts and severity."""
+"""Fields to sort entries by, besides measures, verdicts and severity."""
 
 
 def software_of(entry: Entry) -> str:
@@ -139,12 +139,12 @@ BY: Final[dict[str, Field]] = {
     "group": FIELDS["group_id"],
     "role": FIELDS["role"],
 }
-"""What clients can be counted by; `broker`, of which a client may have several, is apart."""
+"""Fields to count clients by; `broker`, of which a client may have several, is separate."""
 
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What filters need beside entries.
+    """Data that filters need besides entries.
 
     Attributes:
         verdicts_of: ids of the open verdicts about an entry.
@@ -173,7 +173,7 @@ def matching(entries: Iterable[Entry], query: ClientQuery, about: About) -> list
 
 
 def _tests(query: ClientQuery, about: About) -> Iterable[Callable[[Entry], bool]]:
-    """Tests of which all must hold, the cheapest first."""
+    """Tests that must all hold, cheapest first."""
     if states := query.states:
         yield lambda entry: entry.state in states
     if query.instance_id:
@@ -204,7 +204,7 @@ def _texts(query: ClientQuery) -> Iterable[Callable[[Entry], bool]]:
 
 
 def _fitting(field: Field, wanted: str) -> Callable[[Entry], bool]:
-    """True for an entry whose text is this, or begins with what is before a `*` at its end."""
+    """A test for entries whose text is `wanted`, or begins with the part before a final `*`."""
     if wanted.endswith("*"):
         prefix = wanted[:-1]
         return lambda entry: str(field(entry) or "").startswith(prefix)
@@ -225,7 +225,7 @@ def _text(entry: Entry) -> str:
 
 
 def ordered(entries: Sequence[Entry], values: Sequence[Any], *, descending: bool) -> list[Entry]:
-    """The entries by these values, one each; equal ones stay in their order, and those of None come last."""
+    """Entries sorted by these values, one each; stable, None last."""
     known = [(value, entry) for value, entry in zip(values, entries, strict=True) if value is not None]
     unknown = [entry for value, entry in zip(values, entries, strict=True) if value is None]
     known.sort(key=itemgetter(0), reverse=descending)
@@ -238,28 +238,28 @@ def by_value(entries: Sequence[Entry], by: str, about: About) -> dict[Any, list[
     Raises:
         ValueError: clients are not counted by this.
     """
-    found: dict[Any, list[Entry]] = {}
+    groups: dict[Any, list[Entry]] = {}
     if by == "broker":
         for entry in entries:
             for node in about.brokers_of(entry):
-                found.setdefault(node, []).append(entry)
-        return found
+                groups.setdefault(node, []).append(entry)
+        return groups
     field = BY.get(by)
     if field is None:
         raise ValueError(f"by is one of {', '.join((*BY, 'broker'))}")
     for entry in entries:
         value = field(entry)
         if value is not None:
-            found.setdefault(value, []).append(entry)
-    return found
+            groups.setdefault(value, []).append(entry)
+    return groups
 
 
 def states_of(entries: Iterable[Entry]) -> dict[str, int]:
-    """How many are in each state."""
+    """Number of entries in each state."""
     return dict(Counter(entry.state for entry in entries))
 
 
 def worst(verdicts: Iterable[str], severity_of: Mapping[str, str]) -> str | None:
     """The worst severity of some verdicts; None for none."""
-    found = {severity_of.get(each) for each in verdicts}
-    return next((each for each in SEVERITIES if each in found), None)
+    severities = {severity_of.get(each) for each in verdicts}
+    return next((each for each in SEVERITIES if each in severities), None)

@@ -1,4 +1,4 @@
-"""An hour of values by minute, in arrays: of measures of clients, and of their links to nodes."""
+"""An hour of values by minute, in arrays: measures of clients, and latencies of their links to nodes."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 MINUTES: Final = 60
 LINKS_MAX: Final = 16
-"""Nodes of which one client's latencies are kept; a client may name any."""
+"""Most nodes whose latencies are kept for a client; a client may name any node."""
 
 Numbers = npt.NDArray[Any]
 
@@ -17,7 +17,7 @@ _NONE: Final = -1
 
 
 class Ring:
-    """Values of rows by minute, NaN for none. A row is made when its first value comes."""
+    """Values of rows by minute, NaN for none. A row is added with its first value."""
 
     def __init__(self) -> None:
         self._row_of: Numbers = np.zeros(0, np.int32)
@@ -38,23 +38,23 @@ class Ring:
         self._values[self._row_of[numbers], minute % MINUTES] = values[is_value]
 
     def row(self, number: int, order: Numbers) -> Numbers | None:
-        """The values of a row in this order of minutes; None if it never had any."""
+        """Values of a row in this order of minutes; None if it never had any."""
         place = self._row_of[number] if number < len(self._row_of) else _NONE
         if place == _NONE:
             return None
-        found: Numbers = self._values[place][order]
-        return None if np.isnan(found).all() else found
+        values: Numbers = self._values[place][order]
+        return None if np.isnan(values).all() else values
 
     def rows(self, numbers: Numbers, order: Numbers) -> Numbers:
-        """The values of those of these rows that have any, in any order."""
+        """Values of those of these rows that have any, in any order."""
         numbers = numbers[numbers < len(self._row_of)]
         places = self._row_of[numbers]
-        found: Numbers = self._values[places[places != _NONE]][:, order]
-        return found
+        values: Numbers = self._values[places[places != _NONE]][:, order]
+        return values
 
     def latest(self, numbers: Numbers, order: Numbers) -> Numbers:
-        """For each row its latest value; NaN for none."""
-        found = np.full(len(numbers), np.nan, np.float32)
+        """Latest value of each row; NaN for none."""
+        latest = np.full(len(numbers), np.nan, np.float32)
         known = np.flatnonzero(numbers < len(self._row_of))
         places = self._row_of[numbers[known]]
         known, places = known[places != _NONE], places[places != _NONE]
@@ -63,9 +63,9 @@ class Ring:
                 break
             values = self._values[places, at]
             is_value = ~np.isnan(values)
-            found[known[is_value]] = values[is_value]
+            latest[known[is_value]] = values[is_value]
             known, places = known[~is_value], places[~is_value]
-        return found
+        return latest
 
     def clear(self, minutes: Iterable[int]) -> None:
         """Removes the values of these minutes."""
@@ -94,13 +94,13 @@ class Ring:
             grown = np.full((size, MINUTES), np.nan, np.float32)
             grown[: self._used] = self._values[: self._used]
             self._values = grown
-        found = np.concatenate([np.array(free, np.int32), np.arange(self._used, self._used + missing, dtype=np.int32)])
+        rows = np.concatenate([np.array(free, np.int32), np.arange(self._used, self._used + missing, dtype=np.int32)])
         self._used += missing
-        return found
+        return rows
 
 
 class Rings:
-    """Rings by measure of clients, and one of links; clients and links have numbers, which are used again.
+    """Rings for the measures of clients, and one for links; numbers of clients and links are reused.
 
     Attributes:
         newest: the newest minute of all values [min since the epoch].
@@ -119,7 +119,7 @@ class Rings:
         return (*self._of.values(), self._links, self._broker_times)
 
     def order(self) -> Numbers:
-        """Places of the minutes in a row, oldest first."""
+        """Indices of the minutes in a row, oldest first."""
         return np.arange(self.newest + 1, self.newest + 1 + MINUTES) % MINUTES
 
     def minutes(self) -> Numbers:
@@ -142,7 +142,7 @@ class Rings:
     def put_links(
         self, clients: list[int], nodes: list[int], latencies: Numbers, broker_times: Numbers, minute: int
     ) -> None:
-        """Sets latencies of links, and what they say of brokers [ms], in a minute that `advance` has accepted."""
+        """Sets latencies of links, and their brokers' part [ms], in a minute that `advance` has accepted."""
         numbers = np.array(
             [self._link(client, node) for client, node in zip(clients, nodes, strict=True)], dtype=np.int64
         )
@@ -187,7 +187,7 @@ class Rings:
         return self._links.rows(self._link_numbers(links), self.order())
 
     def broker_times(self, links: Iterable[tuple[int, int]]) -> Numbers:
-        """What latencies of those of these links say of their brokers, as `link_rows`."""
+        """Brokers' part of the latencies of these links, as in `link_rows`."""
         return self._broker_times.rows(self._link_numbers(links), self.order())
 
     def _link_numbers(self, links: Iterable[tuple[int, int]]) -> Numbers:
@@ -195,18 +195,18 @@ class Rings:
 
     @property
     def nodes(self) -> int:
-        """How many nodes clients have links to."""
+        """Number of nodes that clients have links to."""
         return len(self._links_at)
 
     def links_by_node(self) -> dict[int, list[int]]:
         """Node -> its clients."""
-        found: dict[int, list[int]] = {}
+        clients_of: dict[int, list[int]] = {}
         for client, node in self._link_of:
-            found.setdefault(node, []).append(client)
-        return found
+            clients_of.setdefault(node, []).append(client)
+        return clients_of
 
     def drop(self, clients: list[int]) -> None:
-        """Frees the rows of clients and their links, whose numbers may be used again."""
+        """Frees the rows of clients and their links; the numbers may be reused."""
         for ring in self._of.values():
             ring.drop(clients)
         links = [(client, node) for client in clients for node in self._nodes_of.pop(client, [])]

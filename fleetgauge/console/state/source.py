@@ -1,4 +1,4 @@
-"""Where the console reads pushes from: the embedded log(s) of a data directory. For a topic, see
+"""Sources of pushes for the console: the embedded log(s) of a data directory. For a topic, see
 `console.state.topic_source`.
 
 A source has cursors of its own in memory, commits nothing, and only reads: it neither holds retention up nor joins a
@@ -19,18 +19,18 @@ from fleetgauge.push_log.log import PushLogError
 from fleetgauge.telemetry.push_record import PushRecord
 
 LOOKBACK_US: Final = 3_600_000_000
-"""How far back a source begins [us]."""
+"""Age of the first pushes that a source reads [us]."""
 
 _MAX_ROWS: Final = 500
 """Rows that are read in one query; an open query holds a snapshot of the segment being written."""
 _MAX_READ_BYTES: Final = 8 << 20
 _MOST_COUNTED: Final = 1_000
-"""Segments that were deleted at once and are looked for; each has thousands of pushes."""
+"""Most segments deleted at once that are counted; each has thousands of pushes."""
 _LOGS_EVERY_MS: Final = 5_000
 
 
 class StoredPush(NamedTuple):
-    """A push as it lies in the log.
+    """A push as stored in the log.
 
     Attributes:
         log: number of the log or partition; pushes of one come in its order.
@@ -49,7 +49,7 @@ class StoredPush(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Polled:
-    """What one poll found.
+    """Result of one poll.
 
     Attributes:
         pushes: in the order of each log.
@@ -63,7 +63,7 @@ class Polled:
 
 
 class Source(Protocol):
-    """Used by one thread.
+    """A source of pushes, used by one thread.
 
     Attributes:
         is_topic: it reads a topic, whose records name the broker that received them.
@@ -75,20 +75,20 @@ class Source(Protocol):
 
     @property
     def skipped(self) -> int:
-        """Pushes that were lost before they were read, or cannot be read."""
+        """Number of pushes that were lost before they were read, or that cannot be read."""
         ...
 
     def poll(self, max_pushes: int) -> Polled:
-        """The next pushes, at most about so many; waits a fraction of a second at most. Never raises."""
+        """Next pushes, at most about `max_pushes`; waits at most a fraction of a second. Never raises."""
         ...
 
     def close(self) -> None:
-        """Frees what is open."""
+        """Closes open files and connections."""
         ...
 
 
 class EmbeddedSource:
-    """The push logs of a data directory: that of a node, and those of its workers, also those that appear later.
+    """Push logs of a data directory: the node's own, and those of its workers, including later ones.
 
     Args:
         data: the data directory.
@@ -113,7 +113,7 @@ class EmbeddedSource:
         """See `Source.poll`."""
         now_us = self._time.microseconds()
         self._look(now_us)
-        found: list[StoredPush] = []
+        polled: list[StoredPush] = []
         at_end: dict[int, int] = {}
         for number, log in self._logs.items():
             room = max(1, max_pushes // len(self._logs))
@@ -123,13 +123,13 @@ class EmbeddedSource:
             except (PushLogError, OSError) as error:
                 self._problems[number] = f"The push log in {log.directory.path} cannot be read now: {error}."
                 continue
-            found += pushes
+            polled += pushes
             if is_end:
                 at_end[number] = now_us
         self.notices = list(self._problems.values())
         if not self._logs:
             self.notices = [f"There is no push log in {self._data.root} yet: no node has run with this log.dirs."]
-        return Polled(pushes=found, at_end=at_end, partitions=list(self._logs))
+        return Polled(pushes=polled, at_end=at_end, partitions=list(self._logs))
 
     def close(self) -> None:
         """See `Source.close`."""
@@ -137,7 +137,7 @@ class EmbeddedSource:
             log.close()
 
     def _look(self, now_us: int) -> None:
-        """Finds logs that are there since the last look."""
+        """Finds logs that appeared since the last call."""
         now_ms = self._time.hi_res_clock_ms()
         if now_ms < self._look_due_ms:
             return
@@ -175,7 +175,7 @@ class _Log:
         if not self._is_placed:
             self._at = self._place()
             self._is_placed = True
-        found: list[StoredPush] = []
+        stored: list[StoredPush] = []
         live = self.directory.live()
         self._pass_deleted(live)
         for number in live:
@@ -183,7 +183,7 @@ class _Log:
                 continue
             is_head = number == live[-1]
             try:
-                is_through = self._read_segment(number, found, min(max_rows - len(found), _MAX_ROWS))
+                is_through = self._read_segment(number, stored, min(max_rows - len(stored), _MAX_ROWS))
             except SegmentGoneError:
                 is_through = True
             except SegmentCorruptError:
@@ -193,12 +193,12 @@ class _Log:
                     raise
                 is_through = True
             if not is_through:
-                return found, False
+                return stored, False
             if not is_head:
                 self._at = Position(number + 1, 0)
-        return found, True
+        return stored, True
 
-    def _read_segment(self, number: int, found: list[StoredPush], room: int) -> bool:
+    def _read_segment(self, number: int, stored: list[StoredPush], room: int) -> bool:
         """Appends the next rows of a segment; False if there are more."""
         reader = self._open(number)
         after = self._at.row if number == self._at.segment else 0
@@ -207,7 +207,7 @@ class _Log:
         size = 0
         with closing(reader.rows(after, until)) as rows:
             for row in rows:
-                self._take(number, row, found)
+                self._take(number, row, stored)
                 size += len(row.metrics or b"")
                 if size > _MAX_READ_BYTES:
                     until = row.row
@@ -216,7 +216,7 @@ class _Log:
         return until >= last
 
     def _pass_deleted(self, live: list[int]) -> None:
-        """Counts what retention deleted before it was read, as far as the segments that are left say."""
+        """Counts pushes that retention deleted before they were read, as far as the remaining segments show."""
         at = self._at
         if not live or not at.segment or live[0] <= at.segment:
             return
@@ -227,15 +227,17 @@ class _Log:
             self.skipped += max(0, rows - read)
         self._at = Position(live[0], 0)
 
-    def _take(self, number: int, row: StoredRow, found: list[StoredPush]) -> None:
+    def _take(self, number: int, row: StoredRow, stored: list[StoredPush]) -> None:
         try:
             record = row.record(row.metrics)
-            found.append(StoredPush(self._number, number << 32 | row.row, record, row.encoding, row.metrics_bytes))
+            stored.append(StoredPush(self._number, number << 32 | row.row, record, row.encoding, row.metrics_bytes))
         except (ValueError, TypeError):
             self.skipped += 1
 
     def _place(self) -> Position:
-        """Before the first row that was received since the beginning: halves the segments, and rows of one."""
+        """Position before the first row received since the begin, by binary search over segments and over the rows of
+        one.
+        """
         live = self.directory.live()
         for number in reversed(live):
             try:
@@ -264,7 +266,7 @@ class _Log:
 
 
 def _first_since(reader: SegmentReader, last: int, since_us: int) -> int:
-    """The first row received since then, by halving; rows are in the order of receipt but for clocks that jumped."""
+    """First row received since a time, by binary search; rows are in the order of receipt unless a clock jumped."""
     low, high = 1, last + 1
     while low < high:
         middle = (low + high) // 2

@@ -22,17 +22,21 @@ log = structlog.get_logger(__name__)
 _POLL_S: Final = 0.1
 _REQUEST_S: Final = 2.0
 _LOOK_EVERY_MS: Final = 10_000
-"""Between two looks for further partitions, and two tries while the brokers are unreachable [ms]."""
+"""Interval between checks for new partitions, and between attempts while the brokers are unreachable [ms]."""
 _ENDS_EVERY_MS: Final = 2_000
 _SILENT_MS: Final = 5_000
-"""After so long without a record before an unmoved end, none comes: the last offset may be a transaction's end [ms]."""
+"""If no record arrives for this long before an unchanged end, none will: the last offset may be the end of a
+transaction [ms].
+"""
 _AHEAD_US: Final = 180_000_000
-"""A partition that is read so far ahead of another, which has more, is paused [us]: minutes are judged as a whole."""
+"""A partition that is read this far ahead of another one with more records is paused [us]: minutes are judged as a
+whole.
+"""
 
 
 @dataclass(slots=True, eq=False)
 class _Partition:
-    """How far one was read: the next offset, receive time of its latest push [us], and when a record came [ms]."""
+    """Position in a partition: next offset, receive time of its latest push [us], and time of the last record [ms]."""
 
     next_offset: int
     read_up_to: int
@@ -43,7 +47,7 @@ class _Partition:
 
 
 class TopicSource:
-    """All partitions of a topic. While the brokers are unreachable it says so in `notices`, and tries again.
+    """All partitions of a topic. While the brokers are unreachable, `notices` says so, and it retries.
 
     Args:
         settings: the topic and its cluster.
@@ -66,7 +70,7 @@ class TopicSource:
     def poll(self, max_pushes: int) -> Polled:
         """See `Source.poll`."""
         try:
-            found = self._poll(max_pushes)
+            polled = self._poll(max_pushes)
         except PushLogError as error:
             self._say(str(error))
             return Polled(partitions=list(self._partitions))
@@ -74,7 +78,7 @@ class TopicSource:
             self.notices = []
         else:
             self._say(self._client_problem)
-        return found
+        return polled
 
     def close(self) -> None:
         """See `Source.close`."""
@@ -83,7 +87,7 @@ class TopicSource:
             self._consumer = None
 
     def _say(self, problem: str) -> None:
-        self.notices = [f"{self._place} cannot be read now: {problem.rstrip('.')}. What is shown is as of before."]
+        self.notices = [f"{self._place} cannot be read now: {problem.rstrip('.')}. The data shown is older."]
 
     def _poll(self, max_pushes: int) -> Polled:
         consumer = self._opened()
@@ -111,11 +115,11 @@ class TopicSource:
         return self._consumer
 
     def _on_error(self, error: "KafkaError") -> None:
-        """Called within `consume`. Cleared by the next answer of the brokers."""
+        """Callback within `consume`. The next response of the brokers clears the error."""
         self._client_problem = text_of(error)
 
     def _look(self, consumer: "Consumer") -> None:
-        """Begins to read partitions that are new.
+        """Starts reading new partitions.
 
         Raises:
             PushLogError: the brokers do not answer, or there is no topic.
@@ -124,10 +128,10 @@ class TopicSource:
 
         topic = self._settings.topic
         try:
-            found = consumer.list_topics(topic, timeout=_REQUEST_S).topics[topic]
-            if found.error is not None:
-                raise PushLogError(text_of(found.error))
-            new = [number for number in sorted(found.partitions) if number not in self._partitions]
+            metadata = consumer.list_topics(topic, timeout=_REQUEST_S).topics[topic]
+            if metadata.error is not None:
+                raise PushLogError(text_of(metadata.error))
+            new = [number for number in sorted(metadata.partitions) if number not in self._partitions]
             if not new:
                 return
             since_us = self._time.microseconds() - LOOKBACK_US
@@ -168,7 +172,7 @@ class TopicSource:
         pushes.append(StoredPush(number, offset, record, None, len(record.metrics)))
 
     def _find_ends(self, now_ms: int) -> None:
-        """Notes which partitions have nothing further.
+        """Records which partitions have no further records.
 
         Raises:
             PushLogError: the brokers do not answer.
@@ -185,7 +189,7 @@ class TopicSource:
             partition.end = end
 
     def _align(self, consumer: "Consumer") -> None:
-        """Pauses partitions that are read far ahead of the slowest, and resumes those that are not any more."""
+        """Pauses partitions that are read far ahead of the slowest, and resumes those that no longer are."""
         from confluent_kafka import TopicPartition
 
         slowest = min(each.read_up_to for each in self._partitions.values())

@@ -1,4 +1,4 @@
-"""Verdicts as plain values, and which are about which client."""
+"""Verdicts as plain values, and the clients that they are about."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdicts:
-    """What was found.
+    """Result of judging.
 
     Attributes:
         source: `tables` or `live`.
@@ -38,24 +38,24 @@ class Verdicts:
                     about.setdefault(key, []).append(row)
 
     def open_rows(self) -> list[Row]:
-        """Those that last."""
+        """Open verdicts."""
         return [row for row in self.rows if row["state"] == "open"]
 
     def about(self, kind: str, cluster_id: str, subject: str) -> list[Row]:
-        """Open ones about a subject; those about a path are also about its client."""
+        """Open verdicts about a subject; those about a path are also about its client."""
         return self._about.get((kind, cluster_id, subject), [])
 
     def of_entry(self, entry: Entry) -> list[Row]:
-        """Open ones about a client, its instance, its group or its version."""
+        """Open verdicts about a client, its instance, its group or its version."""
         return _of_entry(entry, self._about)
 
     def suspected_of(self, entry: Entry) -> list[Row]:
-        """The same that may come to be."""
+        """The same for suspected verdicts."""
         return _of_entry(entry, self._suspected_about)
 
 
 def by_severity(rows: Sequence[Row]) -> list[Row]:
-    """Rows that are open first, then the worst severity, else as they are ranked.
+    """Rows sorted: open first, then by worst severity, then by rank.
 
     A cause counts as bad as the worst that it explains, and stays before it.
     """
@@ -87,7 +87,7 @@ def _of_entry(entry: Entry, about: Mapping[tuple[str, str, str], list[Row]]) -> 
 
 
 def _subjects(row: Row) -> list[tuple[str, str, str]]:
-    found = [(row["subject_kind"], row["cluster_id"], row["subject"])]
+    subjects = [(row["subject_kind"], row["cluster_id"], row["subject"])]
     if row["subject_kind"] == "path":
-        found.append(("client", row["cluster_id"], row["client_id"]))
-    return found
+        subjects.append(("client", row["cluster_id"], row["client_id"]))
+    return subjects

@@ -1,4 +1,4 @@
-"""Wide rows of minutes that are not over, and the judged rows of those that are."""
+"""Wide rows of minutes that are not over, and rows for the judge of those that are."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -14,7 +14,7 @@ from fleetgauge.fleet.schemas import INSTANCE
 WINDOW_S: Final = LIVE_WINDOW_S
 WINDOW_US: Final = WINDOW_S * 1_000_000
 MOST_OPEN: Final = 5
-"""Minutes that wait for late pushes; of more, the oldest are taken as they are."""
+"""Most minutes that wait for late pushes; beyond that, the oldest are closed."""
 
 
 _OF_LINKS: Final = (
@@ -23,10 +23,10 @@ _OF_LINKS: Final = (
 
 
 class OpenWindows:
-    """Partial wide rows by window, in the columns that are judged: of links their latency alone."""
+    """Partial wide rows by window, in the judged columns; for links only their latency."""
 
     rows_at_once: int = 20_000
-    """Rows that are merged at once: about 2 kB each while they are."""
+    """Rows merged at once; each takes about 2 kB meanwhile."""
 
     def __init__(self) -> None:
         self._clients: dict[int, list[Table]] = {}
@@ -37,7 +37,7 @@ class OpenWindows:
         return len(self._clients)
 
     def add(self, rows: Table) -> None:
-        """Takes partial ROWS. Those of windows that are closed are left out."""
+        """Adds partial ROWS. Those of closed windows are dropped."""
         for start, of_window in by_window_start(rows):
             if start >= self._closed_us:
                 is_link = pc.is_valid(of_window["role"])
@@ -45,7 +45,7 @@ class OpenWindows:
                 self._links.setdefault(start, []).append(of_window.filter(is_link).select(_OF_LINKS))
 
     def close(self, read_up_to_us: int) -> Iterator[tuple[int, Table]]:
-        """The windows that ended before this, by their beginnings [us], as `verdicts.window.COLUMNS`."""
+        """Windows that ended before this time, by their beginnings [us], as `verdicts.window.COLUMNS`."""
         for start in sorted(self._clients):
             if start + WINDOW_US > read_up_to_us and len(self._clients) <= MOST_OPEN:
                 return
@@ -54,13 +54,13 @@ class OpenWindows:
             yield start, pa.concat_tables(tables)
 
     def clear(self) -> None:
-        """Forgets everything: the clock was set back."""
+        """Removes everything, after the clock was set back."""
         self._clients.clear()
         self._links.clear()
         self._closed_us = 0
 
     def _merged(self, parts: list[Table]) -> Iterator[Table]:
-        """Judged rows of partial ones, of some instances after the others."""
+        """Rows for the judge from partial ones, some instances at a time."""
         rows = pa.concat_tables(parts).combine_chunks()
         if rows.num_rows <= self.rows_at_once:
             yield judged_of(rows)

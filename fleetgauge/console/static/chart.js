@@ -57,9 +57,9 @@ const timeTicks = (begin_us, end_us) => {
 const described = (title, times, values, unit) => {
   const known = values.filter(isKnown);
   const text = `${title} from ${moment(times[0])} to ${moment(times[times.length - 1])} UTC`;
-  if (!known.length) return `${text}: nothing is known.`;
+  if (!known.length) return `${text}: no data.`;
   const now = known[known.length - 1];
-  return `${text}: between ${amount(Math.min(...known), unit)} and ${amount(Math.max(...known), unit)}, at the end ${amount(now, unit)}.`;
+  return `${text}: between ${amount(Math.min(...known), unit)} and ${amount(Math.max(...known), unit)}, last ${amount(now, unit)}.`;
 };
 
 const legend = (kind, text) =>
@@ -79,7 +79,7 @@ export const chart = ({ title, of, unit, isSmall = false, ...all }) => {
   const box = isSmall ? SMALL : LARGE;
   const [times, values, peers] = trimmed(all.times, all.values, all.peers || []);
   const caption = el("figcaption", null, el("b", null, title), of ? el("span", { class: "soft" }, " ", shown(of, 80)) : null);
-  if (!times.length) return el("figure", { class: "plot" }, caption, el("p", { class: "soft" }, "Nothing is known yet."));
+  if (!times.length) return el("figure", { class: "plot" }, caption, el("p", { class: "soft" }, "No data yet."));
   const begin = times[0],
     end = Math.max(times[times.length - 1], begin + 60e6);
   const { low, high, ticks } = scale([...values, ...peers].filter(isKnown), unit);
@@ -110,7 +110,7 @@ export const chart = ({ title, of, unit, isSmall = false, ...all }) => {
     el(
       "ul",
       { class: "keys" },
-      legend("observed", `at the end ${amount(last, unit)}`),
+      legend("observed", `last ${amount(last, unit)}`),
       hasPeers ? legend("peers", `peers ${amount(peers.filter(isKnown).pop(), unit)}`) : null,
     ),
   );

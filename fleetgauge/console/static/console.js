@@ -83,8 +83,8 @@ const show = (isFirst = false) => {
   }
 };
 
-const drawStanding = () => {
-  const { kind, short, warning } = live.standing();
+const drawCondition = () => {
+  const { kind, short, warning } = live.condition();
   const box = document.getElementById("live");
   if (box.dataset.kind !== kind) {
     box.dataset.kind = kind;
@@ -131,7 +131,7 @@ const togglePause = () => {
   const wanted = !live.isPaused();
   live.pause(wanted);
   button.setAttribute("aria-pressed", String(wanted));
-  button.textContent = wanted ? "Go on" : "Pause";
+  button.textContent = wanted ? "Resume" : "Pause";
 };
 
 document.getElementById("pause").addEventListener("click", togglePause);
@@ -147,4 +147,4 @@ live.listen((overview) => {
 await loadSession().catch(() => {});
 drawSession();
 show(true);
-live.start(drawStanding);
+live.start(drawCondition);

@@ -6,11 +6,11 @@ const KEYS = [
   ["/", "go to the filter"],
   ["j, ↓", "next row"],
   ["k, ↑", "previous row"],
-  ["Page Up, Page Down, Home, End", "move far in the list, once it has the focus"],
+  ["Page Up, Page Down, Home, End", "jump in the list while it has the focus"],
   ["Enter", "open the client"],
   ["Esc", "leave the filter; close; back to the list"],
-  ["p", "pause and go on"],
-  ["1 to 8", "the views, in the order of the head"],
+  ["p", "pause and resume"],
+  ["1 to 8", "views, in the order of the navigation bar"],
   ["?", "this list"],
 ];
 

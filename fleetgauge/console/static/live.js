@@ -107,14 +107,14 @@ export const pause = (wanted) => {
 };
 
 // How it stands: a short text for the head of the page, and a sentence where the figures cannot be relied on.
-export const standing = () => {
+export const condition = () => {
   if (lostAt !== null) {
-    const what = overview ? ` What you see is from ${clock(overview.now)} UTC.` : "";
+    const what = overview ? ` The page shows the state of ${clock(overview.now)} UTC.` : "";
     const text = reason.charAt(0).toUpperCase() + reason.slice(1) + (/[.!?]$/.test(reason) ? "" : ".");
     return {
       kind: "lost",
       short: overview ? "Connection lost" : "No data",
-      warning: `${text}${what} Tried again every few seconds, since ${clock(lostAt * 1000)} UTC.`,
+      warning: `${text}${what} Retrying every few seconds since ${clock(lostAt * 1000)} UTC.`,
     };
   }
   if (!overview) return { kind: "waiting", short: "Connecting", warning: null };
@@ -124,7 +124,7 @@ export const standing = () => {
     return {
       kind: "stale",
       short: `Data of ${clock(overview.read_up_to)} UTC`,
-      warning: `The data is old: the push log was read up to ${clock(overview.read_up_to)} UTC, ${span(old_s)} ago. States and verdicts are as of then.${isGaining ? " It is being read on." : ""}`,
+      warning: `The data is old: the push log was read up to ${clock(overview.read_up_to)} UTC, ${span(old_s)} ago. States and verdicts are as of then.${isGaining ? " Reading continues." : ""}`,
     };
   }
   return { kind: "live", short: `Live, ${clock(overview.now)} UTC`, warning: null };

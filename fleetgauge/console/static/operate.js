@@ -70,7 +70,7 @@ const openLogIn = (onChange) => {
         try {
           await logIn(token.value);
           shownBox.end();
-          say("You may change things now.");
+          say("Logged in: you can make changes now.");
           onChange();
         } catch (error) {
           problem.textContent = error.message;

@@ -109,7 +109,7 @@ export class Table {
     this.table.hidden = !found.length;
     const left = found.length - MOST_ROWS;
     this.left.textContent = left > 0 ? `Left out: ${integer(left)} further rows. Narrow the filter to see them.` : "";
-    if (!found.length) this.left.textContent = wanted ? "Nothing fits the filter." : this.whyNot || this.empty;
+    if (!found.length) this.left.textContent = wanted ? "Nothing matches the filter." : this.whyNot || this.empty;
     keyed(this.body, found.slice(0, MOST_ROWS), this.keyOf, (row) =>
       el(
         "tr",

@@ -94,13 +94,13 @@ export const mark = (of) =>
 
 // The states of docs/operate/http.md, in the order in which they are worth attention.
 export const STATES = {
-  vanished: "its last connection ended without a terminating push, or nothing came from it for three push intervals; listed for a day",
+  vanished: "its last connection ended without a terminating push, or it sent nothing for three push intervals; listed for a day",
   refused: "its latest request was answered with an error other than THROTTLING_QUOTA_EXCEEDED",
   throttled: "its latest request was answered THROTTLING_QUOTA_EXCEEDED",
-  late: "nothing came from it for 1.5 push intervals and a second",
+  late: "it has sent nothing for 1.5 push intervals plus one second",
   unsubscribed: "no subscription asks it for metrics",
-  new: "it has not pushed yet, and need not have",
-  live: "its pushes come as they should",
+  new: "it has not pushed yet, and its first push is not overdue",
+  live: "its pushes arrive in time",
   ended: "its terminating push was accepted: the client has closed; listed for an hour",
 };
 // Of a row that counts clients by state.
@@ -117,7 +117,7 @@ export const SIDES = {
   client: "Application team",
   network: "Network team",
   quota: "Kafka operators (quotas)",
-  unknown: "Not certain: begin with the application team",
+  unknown: "Not certain: ask the application team first",
 };
 
 const KINDS = { client: "client", instance: "instance", group: "group", node: "broker", path: "path", version: "version" };

@@ -23,7 +23,7 @@ class DeadLetterSettings:
 
     def __post_init__(self) -> None:
         if self.retention_bytes < MIB or self.retention_ms < 1:
-            raise ValueError(f"dead letters need a MiB of room at least, and some time: {self}")
+            raise ValueError(f"dead letters need at least 1 MiB of space and a positive age: {self}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

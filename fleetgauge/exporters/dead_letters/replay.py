@@ -13,7 +13,9 @@ from fleetgauge.exporters.exporter import Exporter, Outcome, Retry, halves, refu
 from fleetgauge.push_log.log import Batch
 
 _POSITION: Final = "dead-{:020d}"
-"""Of a letter, in place of a position of the log. No log has such positions, and they sort as the letters do."""
+"""Position of a dead letter, in place of one in the log. No log has such positions, and they sort in the order of dead
+letters.
+"""
 
 
 class Replay:

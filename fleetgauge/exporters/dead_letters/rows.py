@@ -35,7 +35,7 @@ CREATE TABLE counts (exporter TEXT PRIMARY KEY, {", ".join(f"{name} INTEGER NOT 
 MIGRATIONS: Final = ()
 """Empty: form 0 is the newest; see `open_kept`."""
 _COLUMNS: Final = ("id", "exporter", "reason", "detail", "refused_at", "times")
-"""Those that a letter has under the same name."""
+"""Columns that dead letters have under the same name."""
 LETTER: Final = ", ".join((*_COLUMNS, "replay_not_before", "context", "metrics_bytes", "metrics"))
 PUT: Final = """
 INSERT INTO letters (exporter, push_id, reason, detail, refused_at, context, metrics_bytes, metrics)

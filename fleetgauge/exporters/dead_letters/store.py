@@ -28,7 +28,7 @@ from fleetgauge.push_log.log import PushLogError
 log = get_logger(__name__)
 
 _LEASE_MS: Final = 30_000
-"""How long a replay belongs to the process that began it [ms]; afterwards any process may take it."""
+"""Time for which a replay belongs to the process that began it [ms]; afterwards any process may take it."""
 _LONGEST_WAIT_MS: Final = 300_000
 """Longest wait of a replay [ms]; a longer one was written before the clock was set back, and counts as due."""
 _DUE: Final = "replay_not_before IS NOT NULL AND replay_not_before NOT BETWEEN ? AND ?"
@@ -87,7 +87,7 @@ class DeadLetters:
             PushLogError: it cannot be read or written now.
         """
         now_ms = self._time.milliseconds()
-        found: list[DeadLetter] = []
+        letters: list[DeadLetter] = []
         damaged: list[UnreadableLetter] = []
         size_bytes = 0
         with self._transaction(), closing(self._connection.cursor()) as due:
@@ -97,17 +97,17 @@ class DeadLetters:
             )
             for row in due:  # one by one: all of them may exceed the memory
                 size_bytes += row[-2]
-                if found and size_bytes > max_bytes:
+                if letters and size_bytes > max_bytes:
                     break
                 letter = self._codec.letter(row)
                 if isinstance(letter, UnreadableLetter):
                     damaged.append(letter)
                 else:
-                    found.append(letter)
+                    letters.append(letter)
             due.close()
-            self._wait_until(now_ms + _LEASE_MS, found)
+            self._wait_until(now_ms + _LEASE_MS, letters)
             self._mark_unreadable(damaged)
-        return tuple(found)
+        return tuple(letters)
 
     def put_off(self, letters: Iterable[DeadLetter], for_ms: int) -> None:
         """Postpones a failed replay by `for_ms`, at most by five minutes.
@@ -256,12 +256,12 @@ class DeadLetters:
         Raises:
             PushLogError: it cannot be read now.
         """
-        found: dict[str, dict[str, int]] = {}
+        counts: dict[str, dict[str, int]] = {}
         for exporter, reason, count in self._rows(
             "SELECT exporter, reason, count(*) FROM letters GROUP BY 1, 2 ORDER BY 3 DESC"
         ):
-            found.setdefault(exporter, {})[reason] = count
-        return found
+            counts.setdefault(exporter, {})[reason] = count
+        return counts
 
     def close(self) -> None:
         """Closes the database."""
@@ -279,7 +279,7 @@ class DeadLetters:
                 CREATE,
                 MIGRATIONS,
                 check="SELECT sum(replayed) FROM counts",
-                consequence="the store of dead letters is empty now",
+                consequence="the store of dead letters is now empty",
             )
         return self._opened
 
@@ -410,5 +410,7 @@ def existing(settings: DeadLetterSettings, time: Time) -> DeadLetters:
         PushLogError: there is none.
     """
     if not settings.path.exists():
-        raise PushLogError(f"there are no dead letters in {settings.path.parent}: nothing was refused there yet")
+        raise PushLogError(
+            f"there are no dead letters in {settings.path.parent}: no destination has rejected a push yet"
+        )
     return DeadLetters(settings, time)

@@ -16,9 +16,9 @@ from fleetgauge.push_log.log import PushLogError, PushLogFullError
 log = get_logger(__name__)
 
 ROOM_WITHIN_MS: Final = 15_000
-"""How long a full disk may delay an exporter [ms]; the log's housekeeping runs every 5 s."""
+"""Time that a full disk may delay an exporter [ms]; the log's housekeeping runs every 5 s."""
 FULL_FOR_MS: Final = 300_000
-"""How long after a rejection found no room the next one need not wait for it again [ms]."""
+"""Time after a rejection without free space in which the next one does not wait for space again [ms]."""
 
 
 class DeadLetterWriter:

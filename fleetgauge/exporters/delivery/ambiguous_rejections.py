@@ -10,7 +10,7 @@ from fleetgauge.base.clock import Time
 from fleetgauge.exporters.exporter import Refusal, Refused, Retry, Settled
 
 IN_DOUBT_FOR_MS: Final = 600_000
-"""How long to keep retrying a batch when the destination rejects every push without a reason [ms]."""
+"""Time to keep retrying a batch when the destination rejects every push without a reason [ms]."""
 
 
 class AmbiguousRejections:
@@ -45,7 +45,7 @@ class AmbiguousRejections:
             return None
         first = self._held[0]
         return Retry(
-            reason=first.reason, detail=f"every one of {len(self._held)} pushes is refused by itself: {first.detail}"
+            reason=first.reason, detail=f"every one of {len(self._held)} pushes is rejected by itself: {first.detail}"
         )
 
     def take_rest(self) -> tuple[Refusal, ...]:

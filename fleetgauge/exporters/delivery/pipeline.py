@@ -62,7 +62,7 @@ class Pipeline:
     """
 
     close_grace_s: float = 1.0
-    """How long a running export may take to return after its exporter was closed [s]."""
+    """Time that a running export may take to return after its exporter was closed [s]."""
 
     def __init__(
         self,

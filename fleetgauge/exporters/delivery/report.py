@@ -20,7 +20,7 @@ _MAX_REASON_CHARS: Final = 64
 
 
 class DeliveryReport:
-    """For the exporter's own thread; `snapshot` may be called from any.
+    """Counts and logs deliveries, in the exporter's own thread; `snapshot` may be called from any thread.
 
     Args:
         exporter: its name.

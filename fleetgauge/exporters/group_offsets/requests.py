@@ -13,7 +13,7 @@ _MOST_UNDER_WAY: Final = 32
 """Once there are so many, half of them have to end before the next begins: a thread that wakes for each costs more than
 the request."""
 _BURST_MS: Final = 100.0
-"""How far ahead of the rate requests may run, for the same reason."""
+"""Time by which requests may run ahead of the rate, for the same reason."""
 _GRACE_S: Final = 2.0
 """librdkafka ends a request by itself after its timeout; so much later it is left alone."""
 

@@ -73,7 +73,7 @@ class OffsetsRun:
             if next_ms < now_ms:
                 log.warning(
                     "group_offsets.round_late",
-                    message="a round took longer than the interval: sample less often, or fewer groups",
+                    message="a round took longer than the interval: increase the interval, or sample fewer groups",
                     round_ms=self._status["round_ms"],
                     interval_ms=self._settings.interval_ms,
                 )

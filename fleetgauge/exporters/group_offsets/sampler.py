@@ -28,13 +28,13 @@ Partition = tuple[str, int]
 _ENDS_AT_ONCE: Final = 500
 """Partitions of a request for end offsets; librdkafka searches its answer for each."""
 _MOST_TIMEOUTS: Final = 3
-"""Of a broker in one round, after which it is not asked any more in it."""
+"""Timeouts of a broker in one round after which the round sends it no more requests."""
 _LEADERS_KEPT_MS: Final = 300_000
 _NO_NODE: Final = -1
 
 _DENIED: Final = {
     "CLUSTER_AUTHORIZATION_FAILED": "grant DESCRIBE on Cluster, or name the groups: without it the brokers list only "
-    "groups that may be described, and the others are left out",
+    "groups that this principal may describe, and the others are left out",
     "GROUP_AUTHORIZATION_FAILED": "grant DESCRIBE on Group",
     "TOPIC_AUTHORIZATION_FAILED": "grant DESCRIBE on Topic",
 }
@@ -42,7 +42,7 @@ _DENIED: Final = {
 
 @dataclass(slots=True)
 class _Group:
-    """What a round knows of a group."""
+    """State of a group in a round."""
 
     group_id: str
     sampled_at: int
@@ -117,12 +117,12 @@ class Sampler:
         self._requests.finish([future])
         if error := error_of(future):
             return self._of_cluster(error)
-        found = future.result()
+        cluster = future.result()
         if not self._settings.cluster_id:
-            self.cluster_id = found.cluster_id or ""
-        if self._settings.groups or found.authorized_operations is None:
+            self.cluster_id = cluster.cluster_id or ""
+        if self._settings.groups or cluster.authorized_operations is None:
             return []  # the broker is too old to tell
-        may_list = any(each.name == "DESCRIBE" for each in found.authorized_operations)
+        may_list = any(each.name == "DESCRIBE" for each in cluster.authorized_operations)
         return [] if may_list else self._of_cluster("CLUSTER_AUTHORIZATION_FAILED")
 
     def _of_cluster(self, error: str) -> list[Sample]:
@@ -140,10 +140,10 @@ class Sampler:
         self._requests.finish([future])
         if error := error_of(future):
             return [], self._of_cluster(error)
-        found = future.result()
-        names = sorted(each.group_id for each in found.valid)
+        groups = future.result()
+        names = sorted(each.group_id for each in groups.valid)
         at = self._round * 997 % max(len(names), 1)
-        return names[at:] + names[:at], [row for each in found.errors for row in self._of_cluster(name_of(each))]
+        return names[at:] + names[:at], [row for each in groups.errors for row in self._of_cluster(name_of(each))]
 
     def _sampled(self, names: list[str], deadline_ms: int) -> list[_Group]:
         """Members and committed offsets of the groups; first of those whose coordinators have answered before.
@@ -190,13 +190,13 @@ class Sampler:
         assert group.committed is not None
         group.error = error_of(group.described) or error_of(group.committed)
         if error_of(group.described) is None:
-            found = group.described.result()
-            group.state, group.members = found.state.name, found.members
-            if found.coordinator is not None:
-                self._coordinators[group.group_id] = found.coordinator.id
+            description = group.described.result()
+            group.state, group.members = description.state.name, description.members
+            if description.coordinator is not None:
+                self._coordinators[group.group_id] = description.coordinator.id
             group.owners = {
                 (each.topic, each.partition): member
-                for member in found.members
+                for member in description.members
                 for each in (member.assignment.topic_partitions if member.assignment else ())
             }
         if error_of(group.committed) is None:
@@ -288,7 +288,7 @@ class Sampler:
         remedy = _DENIED.get(error)
         event = "group_offsets.not_authorized" if remedy else "group_offsets.not_sampled"
         others = "the others are sampled" if names else "no broker answered"
-        message = remedy or f"{others}; the next round tries again"
+        message = remedy or f"{others}; the next round retries"
         log.warning(event, message=message, error=error, **{what: names[:5]}, count=len(names))
 
 

@@ -17,7 +17,7 @@ class OffsetsConfigError(FleetgaugeError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetsSettings:
-    """What is sampled, how often, and where the samples go.
+    """Groups to sample, interval, and destination of the samples.
 
     Attributes:
         bootstrap_servers: host:port,... of the cluster.

@@ -26,7 +26,7 @@ FOLDER: Final = "group_offsets"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowKind:
-    """What the rows of a folder are.
+    """Kind of the rows in a folder.
 
     Attributes:
         folder: beside the folders `date=...` of pushes.
@@ -112,7 +112,7 @@ class OffsetsZone:
         return self._since_ms + self._linger_ms if self._waiting else None
 
     def flush(self) -> bool:
-        """Writes what waits; False if it could not, which is logged: it is tried again with what comes."""
+        """Writes what waits; False if it could not, which is logged: it is retried with what comes."""
         try:
             while self._waiting:
                 self._write_hour(self._waiting[0][0])

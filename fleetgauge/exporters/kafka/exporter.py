@@ -222,7 +222,7 @@ class KafkaTopicExporter:
             self._fatal = self._fatal or is_spent
             return failure.outcome
         if flight.waiting:
-            return Retry(reason="no_report", detail=f"{flight.waiting} records were neither delivered nor given up")
+            return Retry(reason="no_report", detail=f"{flight.waiting} records were neither delivered nor failed")
         return Delivered()
 
 

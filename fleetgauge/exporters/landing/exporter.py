@@ -185,9 +185,9 @@ class LandingExporter:
             if name is None:
                 break
             del names[name]
-            found = push_ids(storage, partition, name)
-            if not found.isdisjoint(row.push_id for row in rows):
-                self._written |= found
+            ids = push_ids(storage, partition, name)
+            if not ids.isdisjoint(row.push_id for row in rows):
+                self._written |= ids
         return rows
 
     def _prepared(self) -> LandingStorage:

@@ -63,11 +63,11 @@ class LandingRetention:
             end_us = _end_of(partition)
             if end_us is None or end_us > before_us or left <= 0:
                 continue
-            found = {name: size for name, size in storage.files(partition).items() if self._our_file.fullmatch(name)}
-            names = sorted(found)[:left]
+            sizes = {name: size for name, size in storage.files(partition).items() if self._our_file.fullmatch(name)}
+            names = sorted(sizes)[:left]
             storage.remove(partition, names)
             left -= len(names)
-            size = sum(found[name] for name in names)
+            size = sum(sizes[name] for name in names)
             self._files += len(names)
             self._bytes += size
             if names:

@@ -120,12 +120,12 @@ class LocalStorage:
 
     def files(self, partition: str) -> dict[str, int]:
         """See `LandingStorage.files`."""
-        found: dict[str, int] = {}
+        sizes: dict[str, int] = {}
         with suppress(FileNotFoundError), os.scandir(self._root / partition) as entries:
             for entry in entries:
                 with suppress(FileNotFoundError):
-                    found[entry.name] = entry.stat().st_size
-        return found
+                    sizes[entry.name] = entry.stat().st_size
+        return sizes
 
     def open(self, partition: str, name: str) -> BinaryIO:
         """See `LandingStorage.open`."""

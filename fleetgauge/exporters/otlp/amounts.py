@@ -1,4 +1,4 @@
-"""What the data points of sums and histograms count, as values that can be added and subtracted.
+"""Amounts in the data points of sums and histograms, as values that can be added and subtracted.
 
 An amount is the content of one point, or what a series has counted so far. Amounts are immutable, and lists of JSON can
 hold them. Only those of one class are combined. Points are those of protobuf's classes.
@@ -111,7 +111,7 @@ class Buckets(NamedTuple):
     counts: tuple[int, ...]
 
     def coarser(self, steps: int) -> "Buckets":
-        """The same at a scale lower by `steps`: each step joins two neighbours."""
+        """The buckets at a scale lower by `steps`: each step joins two neighbours."""
         if not steps or not self.counts:
             return self
         first = self.offset >> steps
@@ -170,7 +170,7 @@ class Exponential(NamedTuple):
         return cls(total_of(point), point.scale, point.zero_threshold, point.zero_count, *sides)
 
     def at(self, scale: int) -> "Exponential":
-        """The same at a scale that is not higher."""
+        """The histogram at a scale that is not higher."""
         steps = min(self.scale - scale, 64)  # then each side is one bucket, or two
         return self._replace(scale=scale, positive=self.positive.coarser(steps), negative=self.negative.coarser(steps))
 

@@ -37,11 +37,11 @@ from fleetgauge.telemetry.push_record import PushRecord
 log = get_logger(__name__)
 
 MAX_SERIES: Final = 1_000_000
-"""Of all clients: some 500 MB. Beyond, the clients whose latest push is the oldest are forgotten."""
+"""Most series of all clients: some 500 MB. Beyond that, clients with the oldest latest push are removed."""
 _END_OF_TIME_US: Final = 1 << 60
 """Bound of `received_at`: a record of a topic may have any time of receipt."""
 _PUSHES: Final = struct.Struct("<qqQq")
-"""Of a `ClientState`: `received_at`, `interval_ms`, `time_unix_nano`, `before_ms`."""
+"""Fields of a `ClientState`: `received_at`, `interval_ms`, `time_unix_nano`, `before_ms`."""
 _SWEEP_EVERY_US: Final = 10_000_000
 
 ClientKey = tuple[str, str, str]
@@ -66,7 +66,7 @@ class Conversion:
         self._lock = threading.Lock()
         self._state: StateFile | None = None
         self._clients: OrderedDict[ClientKey, ClientState] = OrderedDict()
-        """By their latest push, the oldest first."""
+        """Clients sorted by their latest push, oldest first."""
         self._series = 0
         self._newest_us = 0
         self._sweep_due_us = 0
@@ -217,7 +217,7 @@ class _Draft:
     converted: list[PushRecord] = field(default_factory=list)
     refused: list[RefusedRecord] = field(default_factory=list)
     taken: list[PushRecord] = field(default_factory=list)
-    """Those that changed the state."""
+    """Pushes that changed the state."""
     terminated: list[ClientKey] = field(default_factory=list)
     newest_us: int = 0
     clients: dict[ClientKey, ClientState] = field(default_factory=dict)
@@ -226,8 +226,8 @@ class _Draft:
 
 @dataclass(slots=True)
 class _Unsaved:
-    """What was delivered and is not saved: pushes, changed and removed clients, those with other series, and points
-    that were left out.
+    """Delivered changes that are not saved yet: pushes, changed and removed clients, those with other series, and
+    points that were left out.
     """
 
     records: list[PushRecord] = field(default_factory=list)
@@ -295,6 +295,6 @@ def _decoded(saved: SavedClient) -> tuple[ClientKey, ClientState]:
     return (cluster_id, principal, instance_id), client
 
 
-def _hashable(found: Any) -> Any:
+def _hashable(value: Any) -> Any:
     """Lists of JSON as the tuples that they were."""
-    return tuple(map(_hashable, found)) if isinstance(found, list) else found
+    return tuple(map(_hashable, value)) if isinstance(value, list) else value

@@ -119,9 +119,9 @@ class Converter:
             google.protobuf.message.DecodeError: its payload is not a well-formed `MetricsData`.
         """
         if before.bound is not None and (numbers := before.bound.pattern.numbers(record.metrics)) is not None:
-            found = self._convert_alike(record, before, numbers)
-            if found is not None:
-                return found
+            converted = self._convert_alike(record, before, numbers)
+            if converted is not None:
+                return converted
         return self._convert(record, before)
 
     def _convert_alike(self, record: PushRecord, before: ClientState, numbers: Numbers) -> Converted | None:
@@ -154,10 +154,10 @@ class Converter:
         else:
             time = time or before.time_unix_nano
             state = ClientState(push.series, *_received(record), time, before.interval_ms, unlike=unlike)
-        metrics, found = record.metrics, list({id(each.metric): each.metric for each in points}.values())
-        is_changed = any(each.removed or each.is_delta != (self._to == DELTA) for each in found)
+        metrics, parents = record.metrics, list({id(each.metric): each.metric for each in points}.values())
+        is_changed = any(each.removed or each.is_delta != (self._to == DELTA) for each in parents)
         if is_changed or (points and self._to == CUMULATIVE):  # which may add starts
-            self._finish(message, found)
+            self._finish(message, parents)
             metrics = message.SerializeToString()
         if metrics and not (is_late or push.left_out or (is_changed and self._to == DELTA)):
             state = self._bind(record.metrics, metrics, [each.key for each in points], state)
@@ -197,7 +197,7 @@ class Converter:
         is_monotonic = kind != "sum" or data.is_monotonic
         if data.aggregation_temporality not in (DELTA, CUMULATIVE) or not (is_monotonic or self._to == CUMULATIVE):
             return
-        found = _Metric(data, data.aggregation_temporality == DELTA)
+        parent = _Metric(data, data.aggregation_temporality == DELTA)
         for place, point in enumerate(data.data_points):
             if has_no_value(point) or (kind == "sum" and _is_nothing(number_of(point))):
                 continue
@@ -208,7 +208,7 @@ class Converter:
             except MalformedPointError:
                 amount = None
             same = (*series, point.time_unix_nano)
-            yield _Point(found, place, point, (*series, twins[same]), amount)
+            yield _Point(parent, place, point, (*series, twins[same]), amount)
             twins[same] += 1
 
     def _finish(self, message: Any, metrics: Iterable[_Metric]) -> None:

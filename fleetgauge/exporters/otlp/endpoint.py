@@ -9,7 +9,7 @@ from fleetgauge.base.redaction import names_a_user
 GRPC: Final = "grpc"
 HTTP_PROTOBUF: Final = "http/protobuf"
 PROTOCOLS: Final = (GRPC, HTTP_PROTOBUF)
-"""As `OTEL_EXPORTER_OTLP_PROTOCOL` names them (OTLP exporter specification, "Specify Protocol")."""
+"""Protocols, named as in `OTEL_EXPORTER_OTLP_PROTOCOL` (OTLP exporter specification, "Specify Protocol")."""
 
 DEFAULT_PORTS: Final = {GRPC: 4317, HTTP_PROTOBUF: 4318}
 """OTLP specification, "OTLP/gRPC Default Port" and "OTLP/HTTP Default Port"."""

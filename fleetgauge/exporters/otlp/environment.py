@@ -35,16 +35,16 @@ class FromVariable(NamedTuple):
 
 def environment_values(environment: Mapping[str, str]) -> dict[str, FromVariable]:
     """The values that the variables set, by key."""
-    found: dict[str, FromVariable] = {}
+    values: dict[str, FromVariable] = {}
     for suffix, key in _KEYS.items():
         variable = _chosen(environment, suffix)
         if variable is not None:
-            found[key] = FromVariable(environment[variable].strip(), variable)
-    if "endpoint" in found:
-        found["endpoint"] = found["endpoint"]._replace(value=_with_scheme(str(found["endpoint"].value), environment))
-    if "headers" in found:
-        found["headers"] = found["headers"]._replace(value=_decoded(str(found["headers"].value)))
-    return found
+            values[key] = FromVariable(environment[variable].strip(), variable)
+    if "endpoint" in values:
+        values["endpoint"] = values["endpoint"]._replace(value=_with_scheme(str(values["endpoint"].value), environment))
+    if "headers" in values:
+        values["headers"] = values["headers"]._replace(value=_decoded(str(values["headers"].value)))
+    return values
 
 
 def _chosen(environment: Mapping[str, str], suffix: str) -> str | None:

@@ -31,7 +31,7 @@ _RETRYABLE: Final = frozenset(
 _MISCONFIGURED: Final = {
     grpc.StatusCode.UNAUTHENTICATED: "check the exporter's headers or client certificate",
     grpc.StatusCode.PERMISSION_DENIED: "check the exporter's headers or client certificate",
-    grpc.StatusCode.UNIMPLEMENTED: "check that the endpoint is an OTLP/gRPC receiver and takes this compression",
+    grpc.StatusCode.UNIMPLEMENTED: "check that the endpoint is an OTLP/gRPC receiver and accepts this compression",
 }
 """Permanent in the specification, whose client has no log to wait in. The pushes are not at fault: an expired token
 must not cost the whole log, so they wait for the operator."""

@@ -24,7 +24,7 @@ _MISCONFIGURED: Final = {
     404: "check the endpoint's path",
     405: "check the endpoint: it does not accept POST",
     407: "a proxy requires credentials",
-    415: "check that the endpoint takes protobuf and this compression",
+    415: "check that the endpoint accepts protobuf and this compression",
     421: "check the endpoint's host name",
 }
 """Faults of the configuration, as in `grpc_status`. So are all statuses below 400: redirects are not followed."""
@@ -50,7 +50,11 @@ def http_failure(status: int, retry_after: str | None, body: bytes, *, tls: bool
     after_ms = _retry_after_ms(retry_after)
     if status in _RETRYABLE:
         return Retry(reason=reason, detail=detail, after_ms=after_ms)
-    hint = _MISCONFIGURED.get(status) if 400 <= status < 600 else "check the endpoint: no OTLP receiver answers so"
+    hint = (
+        _MISCONFIGURED.get(status)
+        if 400 <= status < 600
+        else "check the endpoint: this is not the response of an OTLP receiver"
+    )
     if hint is not None:
         return Retry(reason=reason, detail=f"{detail} ({hint})".lstrip(), after_ms=after_ms)
     if status == http.HTTPStatus.BAD_REQUEST and not tls and _WANTS_TLS.match(detail):

@@ -107,7 +107,7 @@ class HttpTransport:
         if self._closed:
             return Retry(reason="cancelled", detail="the exporter is closed")
         if late or isinstance(error, TimeoutError):
-            return Retry(reason="deadline_exceeded", detail=f"no answer within {self._settings.timeout_ms} ms")
+            return Retry(reason="deadline_exceeded", detail=f"no response within {self._settings.timeout_ms} ms")
         return tls_fault(text) or Retry(reason="unavailable", detail=text)
 
     @contextmanager
@@ -149,10 +149,10 @@ class HttpTransport:
             if self._connection is not None and self._connection.is_connected:
                 return self._connection
         self._drop()
-        made = self._make()
+        connection = self._make()
         with self._lock:
-            self._connection = made
-        return made
+            self._connection = connection
+        return connection
 
     def _make(self) -> _Connection:
         endpoint, timeout_s = self._settings.endpoint, self._settings.timeout_ms / 1000
@@ -171,11 +171,11 @@ class HttpTransport:
     def _shut(self) -> None:
         """Makes a request that waits for its socket fail now; from any thread."""
         with self._lock:
-            found = None if self._connection is None else self._connection.sock
-        if found is not None:
+            opened = None if self._connection is None else self._connection.sock
+        if opened is not None:
             with suppress(OSError):
                 # Not SSLSocket's own, which would make the reading thread continue without TLS.
-                socket.socket.shutdown(found, socket.SHUT_RDWR)
+                socket.socket.shutdown(opened, socket.SHUT_RDWR)
 
 
 def _connect(connection: _Connection) -> None:

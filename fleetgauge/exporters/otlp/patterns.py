@@ -52,7 +52,7 @@ _KEPT_OF_A_LENGTH: Final = 8
 _KEPT_BYTES: Final = 32 << 20
 
 Role = tuple[int, int, int]
-"""What a number is: its point, tag, and the index of a bucket. Points that are not converted are below 0."""
+"""Role of a number: its point, tag, and the index of a bucket. Points that are not converted are below 0."""
 
 
 class Flat(NamedTuple):
@@ -115,13 +115,13 @@ class _Layout:
 
     def counted(self) -> list[list[Role]]:
         """The numbers to add up, for each point to convert, in the order of `Flat`."""
-        found: list[list[Role]] = [[] for _ in range(self._points)]
+        roles: list[list[Role]] = [[] for _ in range(self._points)]
         for role in sorted(self.codes):
             if role[0] >= 0 and role[1] not in _NOT_COUNTED:
-                found[role[0]].append(role)
-        if not all(found):
+                roles[role[0]].append(role)
+        if not all(roles):
             raise NoPatternError
-        return found
+        return roles
 
     def _numbers(self, payload: bytes) -> Iterator[tuple[int, str, Role]]:
         for point in encoded_points(payload):
@@ -138,7 +138,7 @@ class _Layout:
 
 
 class Pattern:
-    """What pushes have in common, and the way from their numbers to the converted ones.
+    """Common structure of pushes, with the conversion of their numbers.
 
     Attributes:
         codes: `struct` codes of the numbers in `Flat.amounts`.
@@ -198,8 +198,8 @@ class Pattern:
         """The numbers of a push; None if it has another pattern."""
         if len(payload) != self._size:
             return None
-        found = self._unpack(payload)
-        return found[1::2] if b"".join(found[0::2]) == self._text else None
+        parts = self._unpack(payload)
+        return parts[1::2] if b"".join(parts[0::2]) == self._text else None
 
     def fits(self, payload: bytes) -> bool:
         """True if a push has this pattern."""

@@ -25,7 +25,7 @@ class Series(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What a point changes.
+    """Change of a series by a point.
 
     Attributes:
         series: the series after it.

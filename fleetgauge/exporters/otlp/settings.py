@@ -65,9 +65,9 @@ class OtlpSettings:
 
 def otlp_options(name: str, values: Mapping[str, object], environment: Mapping[str, str]) -> Options:
     """The keys of `[exporters.<name>]`, and the standard variables for missing keys."""
-    found = _applicable(environment_values(environment), values)
-    from_variables = {key: each.value for key, each in found.items()}
-    return Options(name, {**from_variables, **values}, sources={key: each.variable for key, each in found.items()})
+    variables = _applicable(environment_values(environment), values)
+    from_variables = {key: each.value for key, each in variables.items()}
+    return Options(name, {**from_variables, **values}, sources={key: each.variable for key, each in variables.items()})
 
 
 def otlp_settings(options: Options) -> OtlpSettings:
@@ -109,10 +109,10 @@ def connection_settings(options: Options) -> OtlpSettings:
     )
 
 
-def _applicable(found: Mapping[str, FromVariable], values: Mapping[str, object]) -> dict[str, FromVariable]:
+def _applicable(variables: Mapping[str, FromVariable], values: Mapping[str, object]) -> dict[str, FromVariable]:
     """The variables whose keys are not in the file: the file wins, key by key."""
     written = {key.partition(".")[0] if key.startswith("headers.") else key for key in values}
-    return {key: each for key, each in found.items() if key not in written}
+    return {key: each for key, each in variables.items() if key not in written}
 
 
 def _endpoint(options: Options, protocol: str) -> OtlpEndpoint:
@@ -129,25 +129,25 @@ def _headers(options: Options) -> tuple[tuple[str, str], ...]:
     for name, value in headers:
         if not _HEADER_NAME.fullmatch(name) or name.startswith("grpc-") or name.endswith("-bin"):
             raise options.error(
-                f"headers.{name}", HIDDEN, "a header's name is of a-z, 0-9, _, - and . and not gRPC's own"
+                f"headers.{name}", HIDDEN, "a header's name has a-z, 0-9, _, - and . and is not reserved by gRPC"
             )
         if name in _RESERVED_HEADERS:
             raise options.error(f"headers.{name}", HIDDEN, "that header is set by Fleetgauge")
         if not _HEADER_VALUE.fullmatch(value):
-            raise options.error(f"headers.{name}", HIDDEN, "a header's value is printable ASCII")
+            raise options.error(f"headers.{name}", HIDDEN, "a header's value has to be printable ASCII")
     return headers
 
 
 def _tls_files(options: Options, endpoint: OtlpEndpoint) -> TlsFiles:
-    found = ((key, options.optional_text(key)) for key in _TLS_KEYS)
+    texts = ((key, options.optional_text(key)) for key in _TLS_KEYS)
     # Variables are often set for a whole machine: without TLS they do not apply to this endpoint.
-    given = {key: text for key, text in found if text is not None and (endpoint.tls or not options.source(key))}
+    given = {key: text for key, text in texts if text is not None and (endpoint.tls or not options.source(key))}
     for key, text in given.items():
         if not endpoint.tls:
             raise options.error(key, text, "TLS needs an endpoint that begins with https://")
         if not Path(text).is_file():
             raise options.error(key, text, "there is no such file")
     if (CERT_FILE in given) != (KEY_FILE in given):
-        raise options.error(CERT_FILE, given.get(CERT_FILE), "certificate and key go together")
+        raise options.error(CERT_FILE, given.get(CERT_FILE), "set certificate and key together")
     ca, cert, key_file = (Path(given[key]) if key in given else None for key in _TLS_KEYS)
     return TlsFiles(ca_file=ca, cert_file=cert, key_file=key_file)

@@ -18,7 +18,7 @@ MAX_SERVER_DELAY_MS: Final = 300_000
 MAX_MESSAGE: Final = 500
 """Maximum length of an answer's text [characters]."""
 
-BEGIN_WITH_HTTPS: Final = "the receiver wants TLS: check whether the endpoint should begin with https://"
+BEGIN_WITH_HTTPS: Final = "the receiver requires TLS: check whether the endpoint should begin with https://"
 
 _TLS_FAULTS: Final = (
     (
@@ -27,7 +27,7 @@ _TLS_FAULTS: Final = (
     ),
     (
         ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"),
-        "the receiver speaks no TLS: check whether the endpoint should begin with http://",
+        "the receiver has no TLS: check whether the endpoint should begin with http://",
     ),
     (
         ("CERTIFICATE_REQUIRED", "ALERT_BAD_CERTIFICATE", "ALERT_UNKNOWN_CA", "ALERT_CERTIFICATE", "HANDSHAKE_FAILURE"),
@@ -41,10 +41,10 @@ _TLS_FAULTS: Final = (
 """Texts of OpenSSL, BoringSSL and HTTP servers, and the advice for operators."""
 
 _CLOSED_AT_ONCE: Final = {
-    True: "a receiver that wants another client certificate closes connections so: check tls.cert.file, tls.key.file",
-    False: "a receiver that wants TLS closes connections so: check whether the endpoint should begin with https://",
+    True: "a receiver that needs another client certificate closes connections so: check tls.cert.file, tls.key.file",
+    False: "a receiver that requires TLS closes connections so: check whether the endpoint should begin with https://",
 }
-"""By whether the connection uses TLS."""
+"""Transport by whether the connection uses TLS."""
 
 
 def closed_at_once(text: str, *, tls: bool) -> str:
@@ -70,7 +70,7 @@ def success(response: bytes) -> Delivered:
     try:
         partial = ExportMetricsServiceResponse.FromString(response).partial_success
     except DecodeError:
-        return Delivered(detail="the destination accepted the batch, and its answer cannot be decoded")
+        return Delivered(detail="the destination accepted the batch, but its response cannot be decoded")
     return Delivered(rejected=max(0, partial.rejected_data_points), detail=partial.error_message[:MAX_MESSAGE])
 
 

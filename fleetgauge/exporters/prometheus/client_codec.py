@@ -58,8 +58,8 @@ def decode_client(saved: SavedClient) -> tuple[Client, dict[MetricId, str]]:
 
 def _layout(client: Client, describe: Callable[[MetricId], str]) -> dict[str, Any]:
     metrics = [
-        [*metric, describe(metric), [_series_layout(series) for _, series in found]]
-        for metric, found in groupby(client.in_order(), key=itemgetter(0))
+        [*metric, describe(metric), [_series_layout(series) for _, series in members]]
+        for metric, members in groupby(client.in_order(), key=itemgetter(0))
     ]
     layout = {"record": client.about.record, "resource": client.about.resource, "metrics": metrics}
     created = [series.created_unix_nano for _, series in client.in_order()]
@@ -74,11 +74,11 @@ def _fill(client: Client, metrics: list[Any], numbers: "array[float]") -> dict[M
     """Adds the series of a layout to a client. A metric may occur more than once; a damaged layout raises anything."""
     descriptions: dict[MetricId, str] = {}
     at = 0
-    for name, kind, unit, description, found in metrics:
+    for name, kind, unit, description, members in metrics:
         metric = MetricId(_text(name), kind, _text(unit))
         descriptions[metric] = _text(description)
         beside = _BESIDE_BOUNDS[kind]
-        for labels, width, bounds, expires in found:
+        for labels, width, bounds, expires in members:
             if width != beside + len(bounds) or not all(type(bound) is float for bound in bounds):
                 raise ValueError(f"{width} values of a {kind} with {len(bounds)} bounds")
             series = Series(client, sys.intern(_text(labels)), width, tuple(bounds))  # the same for many clients
@@ -100,8 +100,8 @@ def _heal_sum(numbers: "array[float]", at: int, width: int) -> None:
         numbers[at], numbers[at + width] = 0.0, math.nan
 
 
-def _text(found: Any) -> str:
+def _text(value: Any) -> str:
     """Checks that a value is a text; anything else would break the page later."""
-    if not isinstance(found, str):
-        raise TypeError(f"{found!r} is not a text")
-    return found
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is not a text")
+    return value

@@ -16,7 +16,7 @@ _CLASH_LABEL: Final = "clash"
 _LABEL_NAMES: Final = {"node_id": "receiver_node_id"}
 """A data point's `node_id` is the broker of a connection; the node that received the push is the record's field."""
 _LEFT_OUT_OF_INFO: Final = frozenset({"client_source_port"})
-"""It changes with every reconnect, and each value would be a new series."""
+"""Label left out since it changes with every reconnect, so that each value would be a new series."""
 _MAX_INFO_TEXT: Final = 8_192
 
 label_fields: Final = attrgetter(*RECORD_LABELS.values())
@@ -48,8 +48,8 @@ class ClientLabels:
         """The labels that a push record has for its client."""
         values = {name: getattr(record, field) for name, field in RECORD_LABELS.items()}
         limit = self._settings.max_value_bytes
-        found = {name: cut(str(value), limit) for name, value in values.items() if value is not None and value != ""}
-        return found | {INSTANCE_LABEL: record.client_instance_id}
+        labels = {name: cut(str(value), limit) for name, value in values.items() if value is not None and value != ""}
+        return labels | {INSTANCE_LABEL: record.client_instance_id}
 
     def identity(self, about: About, clashes: int = 0) -> str:
         """The labels of every series of a client.

@@ -38,8 +38,8 @@ class DerivedLabels:
 
     def of(self, about: About) -> dict[str, str]:
         """The labels of a client, without empty ones."""
-        found = {name: self._made(name, about) for name in self.names}
-        return {name: cut(value, self._max_value_bytes) for name, value in found.items() if value}
+        labels = {name: self._made(name, about) for name in self.names}
+        return {name: cut(value, self._max_value_bytes) for name, value in labels.items() if value}
 
     def _made(self, name: str, about: About) -> str:
         if name == "application":

@@ -61,11 +61,11 @@ class Families:
 
         A series must join it at once: a metric is removed with its last series.
         """
-        found = family_name(metric)
-        for name in (found.name, f"{found.name}_{metric.kind}") if found else ():
+        known = family_name(metric)
+        for name in (known.name, f"{known.name}_{metric.kind}") if known else ():
             taken = reserved_names(name, metric.kind)
             if not any(each in self._names for each in taken):
-                unit = found.unit if found and name == found.name else ""
+                unit = known.unit if known and name == known.name else ""
                 self._names.update(dict.fromkeys(taken, metric))
                 self._families[metric] = Family(metric, name, unit, description)
                 return self._families[metric]

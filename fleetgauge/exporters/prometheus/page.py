@@ -29,11 +29,11 @@ _OWN: Final = "fleetgauge_prometheus_"
 _OWN_GAUGES: Final = {
     "clients": "Clients that have series on this page.",
     "series": "Samples of clients on this page.",
-    "series_limit": "How many there may be (series.max).",
+    "series_limit": "Limit of the series (series.max).",
 }
 _OWN_COUNTERS: Final = {
     "pushes": "Pushes taken.",
-    "points": "Data points taken.",
+    "points": "Data points accepted.",
     "left_out_points": "Data points that are in no series, by cause.",
     "folded_points": (
         "Data points that were counted in a series that is not theirs alone, or twice in their push, by cause."
@@ -96,8 +96,8 @@ def write_lines(client: Client) -> None:
     """
     shown, before, identity = client.shown, client.written, client.identity
     saved, written = len(shown), len(before)
-    for found in client.series.values():
-        for series in found.values():
+    for by_labels in client.series.values():
+        for series in by_labels.values():
             family, at, labels = series.family, series.at, series.labels
             if family is None or at >= saved:
                 continue
@@ -142,7 +142,7 @@ def _family(family: Family, lines: list[str], *, openmetrics: bool) -> Iterator[
 
 
 def _infos(infos: list[str], *, openmetrics: bool) -> Iterator[str]:
-    help_text = "What is known of a client; always 1."
+    help_text = "Labels of a client; always 1."
     if openmetrics:
         yield f"# TYPE {_INFO} info\n# HELP {_INFO} {help_text}\n"
     else:

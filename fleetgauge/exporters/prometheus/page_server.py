@@ -121,7 +121,7 @@ def _bound(exporter: str, address: Address) -> socket.socket:
         return socket.create_server((address.host, address.port), family=family, backlog=_BACKLOG)
     except OSError as error:
         problem = f"exporters.{exporter}.listen: {address} cannot be bound: {os.strerror(error.errno or 0)}"
-        raise PageError(f"{problem}; name another address, or end the process that has this one") from error
+        raise PageError(f"{problem}; use another address, or stop the process that uses this one") from error
 
 
 async def _made_in_threads(chunks: Iterator[bytes]) -> AsyncGenerator[bytes, None]:

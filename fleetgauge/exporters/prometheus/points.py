@@ -44,14 +44,14 @@ Values = tuple[float, ...]
 
 
 class Mode(IntEnum):
-    """How a measurement changes the value of its series."""
+    """Effect of a measurement on the value of its series."""
 
     AS_IS = 0
-    """It replaces the value."""
+    """Replaces the value."""
     DELTA = 1
-    """It is added."""
+    """Is added to the value."""
     CUMULATIVE = 2
-    """It is the count since its start; counts before a reset are added."""
+    """Is the count since its start; counts before a reset are added."""
 
 
 @dataclass(slots=True)
@@ -158,18 +158,18 @@ class PushReader:
         Raises:
             google.protobuf.message.DecodeError: it is not a well-formed `MetricsData`.
         """
-        found = PushPoints()
+        points = PushPoints()
         topics: Topics = {}
         repeated: Repeated = {}
         room = self.max_points
-        for metric in self.metrics_of(payload, found.resource):
+        for metric in self.metrics_of(payload, points.resource):
             if metric.description:
-                found.descriptions.setdefault(metric.id, metric.description[:MAX_DESCRIPTION])
-            room = self._read_metric(metric, found, topics, repeated, room)
-        _put_in_order(found, repeated)
+                points.descriptions.setdefault(metric.id, metric.description[:MAX_DESCRIPTION])
+            room = self._read_metric(metric, points, topics, repeated, room)
+        _put_in_order(points, repeated)
         for metric_id, sets in topics.items():
-            _drop_twins(found, metric_id, sets)
-        return found
+            _drop_twins(points, metric_id, sets)
+        return points
 
     def metrics_of(self, payload: bytes, resource: dict[str, str]) -> Iterator[MetricData]:
         """The metrics of a payload that have data; adds the attributes of its resources to `resource`.
@@ -192,37 +192,37 @@ class PushReader:
             if text := text_of(attribute.value):
                 known[key] = cut(text, self._max_value_bytes)
 
-    def _read_metric(self, metric: MetricData, found: PushPoints, topics: Topics, repeated: Repeated, room: int) -> int:
+    def _read_metric(self, metric: MetricData, push: PushPoints, topics: Topics, repeated: Repeated, room: int) -> int:
         """Adds a metric's points to `found`; returns how many more points the push may have."""
         mode = metric.mode
-        by_labels = found.measurements.setdefault(metric.id, {})
+        by_labels = push.measurements.setdefault(metric.id, {})
         is_number = metric.data_kind in ("gauge", "sum")
         for point in metric.points[:room]:
             measurement = _number(metric, point) if is_number else _distribution(metric.data_kind, mode, point)
             if isinstance(measurement, str):
-                found.left_out[measurement] += 1
+                push.left_out[measurement] += 1
                 if measurement == _NO_VALUE and (attributes := self.attributes(metric, point)) is not None:
-                    times = found.without_value.setdefault(metric.id, {})
+                    times = push.without_value.setdefault(metric.id, {})
                     times[attributes.labels] = max(times.get(attributes.labels, 0), point.time_unix_nano)
                 continue
             attributes = self.attributes(metric, point)
             if attributes is None:
-                found.left_out["labels_too_long"] += 1
+                push.left_out["labels_too_long"] += 1
                 continue
             if attributes.with_topic is not None:
                 topics.setdefault(metric.id, {})[attributes.labels] = attributes.with_topic
-            _note_times(found, measurement, point)
+            _note_times(push, measurement, point)
             before = by_labels.setdefault(attributes.labels, measurement)
             if before is not measurement:
                 by_time = repeated.setdefault((metric.id, attributes.labels), {before.time_unix_nano: before})
                 same = by_time.get(point.time_unix_nano)
                 if same is not None:
-                    found.folded["double_identity"] += 1
+                    push.folded["double_identity"] += 1
                     measurement = _of_one_time(same, measurement, metric.id.kind)
                 by_time[point.time_unix_nano] = measurement
         points = len(metric.points)
         if points > room:
-            found.left_out["push_too_large"] += points - room
+            push.left_out["push_too_large"] += points - room
         return max(0, room - points)
 
     def attributes(self, metric: MetricData, point: Any) -> AttributeSet | None:
@@ -284,13 +284,13 @@ def _number(metric: MetricData, point: Any) -> Measurement | str:
 
 
 def _distribution(data_kind: str, mode: Mode, point: Any) -> Measurement | str:
-    """As `_number`, for a histogram or a summary."""
+    """Measurement of a histogram or a summary, like `_number`."""
     if has_no_value(point):
         return _NO_VALUE
     if data_kind == "summary":
         return _summary(point)
-    found = _explicit(point) if data_kind == "histogram" else _exponential(point)
-    return "malformed" if found is None else Measurement(mode, point.start_time_unix_nano, *found)
+    values = _explicit(point) if data_kind == "histogram" else _exponential(point)
+    return "malformed" if values is None else Measurement(mode, point.start_time_unix_nano, *values)
 
 
 def _summary(point: Any) -> Measurement:
@@ -310,7 +310,7 @@ def _explicit(point: Any) -> tuple[Values, Values] | None:
 
 
 def _exponential(point: Any) -> tuple[Values, Values]:
-    """As `_explicit`, for an exponential histogram, on `GRID`: values up to 0 are in the lowest bucket."""
+    """Buckets of an exponential histogram on `GRID`, like `_explicit`; values up to 0 are in the lowest bucket."""
     counts = [0.0] * (len(GRID) + 1)
     counts[_bucket(point.zero_threshold)] += point.zero_count
     counts[0] += sum(point.negative.bucket_counts)
@@ -326,21 +326,21 @@ def _bucket(value: float) -> int:
     return next((place for place, bound in enumerate(GRID) if value <= bound), len(GRID))
 
 
-def _note_times(found: PushPoints, measurement: Measurement, point: Any) -> None:
+def _note_times(push: PushPoints, measurement: Measurement, point: Any) -> None:
     measurement.time_unix_nano = point.time_unix_nano
-    found.time_unix_nano = max(found.time_unix_nano, point.time_unix_nano)
+    push.time_unix_nano = max(push.time_unix_nano, point.time_unix_nano)
     start = measurement.start_unix_nano
     if start and measurement.mode == Mode.DELTA:
-        earliest = found.delta_start_unix_nano
-        found.delta_start_unix_nano = start if earliest is None else min(earliest, start)
+        earliest = push.delta_start_unix_nano
+        push.delta_start_unix_nano = start if earliest is None else min(earliest, start)
 
 
-def _put_in_order(found: PushPoints, repeated: Repeated) -> None:
+def _put_in_order(push: PushPoints, repeated: Repeated) -> None:
     """Makes one measurement of those of one identity and several times, which are of one series."""
     for (metric_id, labels), by_time in repeated.items():
         *earlier, last = (by_time[time] for time in sorted(by_time))
         last.earlier = tuple(earlier)
-        found.measurements[metric_id][labels] = last
+        push.measurements[metric_id][labels] = last
 
 
 def _of_one_time(before: Measurement, new: Measurement, kind: Kind) -> Measurement:
@@ -355,10 +355,10 @@ def _of_one_time(before: Measurement, new: Measurement, kind: Kind) -> Measureme
     return replace(before, values=tuple(map(sum, zip(before.values, new.values, strict=True))))
 
 
-def _drop_twins(found: PushPoints, metric_id: MetricId, sets: dict[str, dict[str, str | None]]) -> None:
+def _drop_twins(push: PushPoints, metric_id: MetricId, sets: dict[str, dict[str, str | None]]) -> None:
     """Removes points that were also counted under a dotted topic; see `twin_families`."""
     labels = list(sets)
     _, twins = twin_families(sets.values())
     for index in twins:
-        if found.measurements[metric_id].pop(labels[index], None) is not None:
-            found.folded["doubled_topic"] += 1
+        if push.measurements[metric_id].pop(labels[index], None) is not None:
+            push.folded["doubled_topic"] += 1

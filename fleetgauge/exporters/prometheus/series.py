@@ -281,11 +281,11 @@ class Client:
 
     def every_series(self) -> Iterable[tuple[MetricId, Series]]:
         """All its series, in a fixed order."""
-        return ((metric, each) for metric, found in self.series.items() for each in found.values())
+        return ((metric, each) for metric, by_labels in self.series.items() for each in by_labels.values())
 
     def in_order(self) -> list[tuple[MetricId, Series]]:
         """All its series, in the order of their numbers."""
-        return sorted(self.every_series(), key=lambda found: found[1].at)
+        return sorted(self.every_series(), key=lambda pair: pair[1].at)
 
     def add(self, metric: MetricId, series: Series) -> None:
         """Adds a new series, without numbers yet."""
@@ -321,6 +321,6 @@ class Client:
             self.binding = Binding(shape, deltas, gauges, cumulative)
 
     def _bound(self, identities: Iterable[Identity]) -> tuple[Series, ...] | None:
-        found = [self.series.get(metric, {}).get(labels) for metric, labels in identities]
-        bound = tuple([series for series in found if series is not None])
-        return bound if len(bound) == len(found) else None
+        each_series = [self.series.get(metric, {}).get(labels) for metric, labels in identities]
+        bound = tuple([series for series in each_series if series is not None])
+        return bound if len(bound) == len(each_series) else None

@@ -68,7 +68,9 @@ class Address:
         try:
             return cls(host=str(ipaddress.ip_address(host)), port=int(port), is_secure=is_secure)
         except ValueError:
-            raise ValueError("expected an IP address before the port; 0.0.0.0 is every one of this machine") from None
+            raise ValueError(
+                "expected an IP address before the port; 0.0.0.0 means all addresses of this machine"
+            ) from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

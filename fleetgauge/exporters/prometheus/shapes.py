@@ -128,26 +128,26 @@ class Frame:
         """The bytes between a payload's numbers, and the numbers; None if it has another length."""
         if len(payload) != self._struct.size:
             return None
-        found = self._struct.unpack(payload)
-        return b"".join(self._pick_text(found)), found
+        parts = self._struct.unpack(payload)
+        return b"".join(self._pick_text(parts)), parts
 
-    def push(self, found: Numbers) -> AlikePush | None:
+    def push(self, parts: Numbers) -> AlikePush | None:
         """The numbers in their order; None if some are unusual."""
         # A point without a value, or with an invalid one, does not count: it joins no other point, and is no twin.
-        if not _are_counts(self._pick_counts(found)) or _has_nan(self._pick_entangled(found)):
+        if not _are_counts(self._pick_counts(parts)) or _has_nan(self._pick_entangled(parts)):
             return None
-        if any(len({found[time] if time else 0 for time in times}) > 1 for times in self._together):
+        if any(len({parts[time] if time else 0 for time in times}) > 1 for times in self._together):
             return None  # one series, whose values come one after the other
-        gauges = self._gauges(found)
-        times = self._pick_times(found)
+        gauges = self._gauges(parts)
+        times = self._pick_times(parts)
         if _has_nan(gauges):
-            times = tuple([found[time] for value, time in self._times if found[value] == found[value]])
-        starts = [start for start in self._pick_delta_starts(found) if start]
+            times = tuple([parts[time] for value, time in self._times if parts[value] == parts[value]])
+        starts = [start for start in self._pick_delta_starts(parts) if start]
         return AlikePush(
-            self._deltas(found),
+            self._deltas(parts),
             gauges,
-            self._cumulative(found),
-            [found[place] if place else 0 for place in self._starts],
+            self._cumulative(parts),
+            [parts[place] if place else 0 for place in self._starts],
             max(times, default=0),
             min(starts, default=None),
         )
@@ -176,13 +176,13 @@ class Shape:
 
     def fits(self, payload: bytes) -> bool:
         """True if the payload has this shape."""
-        found = self.frame.unpack(payload)
-        return found is not None and found[0] == self.text
+        unpacked = self.frame.unpack(payload)
+        return unpacked is not None and unpacked[0] == self.text
 
     def read(self, payload: bytes) -> AlikePush | None:
         """The numbers of a payload; None if it has another shape, or unusual numbers."""
-        found = self.frame.unpack(payload)
-        return self.frame.push(found[1]) if found is not None and found[0] == self.text else None
+        unpacked = self.frame.unpack(payload)
+        return self.frame.push(unpacked[1]) if unpacked is not None and unpacked[0] == self.text else None
 
 
 class Shapes:
@@ -266,8 +266,8 @@ class _Points:
 
     def of_mode(self, mode: Mode) -> dict[Identity, list[Place]]:
         """The places of each measurement of this mode, those of several points last."""
-        found = {identity: group.places for identity, group in self.groups.items() if group.mode == mode}
-        return dict(sorted(found.items(), key=lambda each: len(each[1]) > 1))
+        places = {identity: group.places for identity, group in self.groups.items() if group.mode == mode}
+        return dict(sorted(places.items(), key=lambda each: len(each[1]) > 1))
 
     def layout(self, form: str) -> _Layout:
         """The layout of a push with that `struct` format."""
@@ -326,28 +326,28 @@ def _offsets(payload: bytes) -> list[dict[int, tuple[int, str]]] | None:
     """The offset and `struct` code of each data point's numbers, by tag; None if there are distributions, or if a
     number is repeated.
     """
-    found: list[dict[int, tuple[int, str]]] = []
+    offsets: list[dict[int, tuple[int, str]]] = []
     try:
         for point in encoded_points(payload):
             numbers = [each for each in fields(payload, point.field.value, point.field.end) if each.tag in NUMBERS]
             by_tag = {each.tag: (each.value, NUMBERS[each.tag]) for each in numbers}
             if point.kind not in (GAUGE, SUM) or len(by_tag) < len(numbers) or by_tag.keys() >= {DOUBLE, INT}:
                 return None
-            found.append(by_tag)
+            offsets.append(by_tag)
     except (MalformedPayloadError, NoPatternError):
         return None
-    return found
+    return offsets
 
 
 def _places(offsets: Sequence[dict[int, tuple[int, str]]]) -> list[Place]:
     """Converts offsets to indices in the result of `_form`."""
-    found, before = [], 0
+    places, before = [], 0
     for point in offsets:
         tags = sorted(point, key=lambda tag: point[tag])
         at = {tag: before + 2 * place + 1 for place, tag in enumerate(tags)}
-        found.append(Place(at.get(DOUBLE) or at.get(INT, 0), at.get(TIME, 0), at.get(START, 0)))
+        places.append(Place(at.get(DOUBLE) or at.get(INT, 0), at.get(TIME, 0), at.get(START, 0)))
         before += 2 * len(tags)
-    return found
+    return places
 
 
 def _values_of(measurements: Iterable[Sequence[Place]]) -> tuple[tuple[int, ...], ...]:
@@ -369,7 +369,7 @@ def _valuer(measurements: Sequence[Sequence[int]], join: Callable[[Numbers], Num
     joined = [picker(places) for places in measurements if len(places) > 1]
     if not joined:
         return alone
-    return lambda found: (*alone(found), *[join(pick(found)) for pick in joined])
+    return lambda parts: (*alone(parts), *[join(pick(parts)) for pick in joined])
 
 
 def _sum(values: Numbers) -> float:

@@ -228,7 +228,7 @@ class SeriesTable:
     def restore(self, saved: Client, descriptions: dict[MetricId, str], now: Moment) -> None:
         """Adds a saved client to the page, as far as the bounds allow, with its lifetime from now on."""
         with self._lock:
-            found, numbers = saved.in_order(), saved.numbers
+            ordered, numbers = saved.in_order(), saved.numbers
             saved.series, saved.numbers = {}, array("d")
             client = self._folded if saved.key == FOLDED else saved
             if client is saved:
@@ -237,7 +237,7 @@ class SeriesTable:
                     return
                 client.expires_ms = now.monotonic_ms + self._lifetime_ms(client, now)
             left_out = 0
-            for metric, series in found:
+            for metric, series in ordered:
                 kept = numbers[series.at : series.at + series.size]
                 if self._restore_series(client, metric, series, descriptions.get(metric, ""), now):
                     client.numbers[series.at : series.at + series.size] = kept
@@ -391,7 +391,7 @@ class SeriesTable:
         client.expires_ms = now.monotonic_ms + self._lifetime_ms(client, now)
 
     def _changed(self, client: Client, now: Moment) -> None:
-        """Has a client saved; removes what it has not pushed for too long."""
+        """Marks a client for saving; removes series that it has not pushed for too long."""
         self._dirty[client.key] = client
         if now.monotonic_ms >= client.check_ms:
             self._expire_series(client, now.monotonic_ms)
@@ -495,9 +495,9 @@ def _in_order(by_labels: dict[str, Measurement], before_unix_nano: int) -> Itera
 
 def _hide(client: Client, points: PushPoints) -> None:
     """Removes from the page what a push has without a value, unless it has one of that time or later."""
-    for metric, found in points.without_value.items():
+    for metric, by_labels in points.without_value.items():
         series, measured = client.series.get(metric, {}), points.measurements[metric]
-        for labels, time in found.items():
+        for labels, time in by_labels.items():
             if labels in series and (labels not in measured or measured[labels].time_unix_nano < time):
                 series[labels].hide()
 

@@ -29,9 +29,9 @@ class DistinctMaps:
             number = self._number_of_serialised[key] = self.number(text_map(attributes))
         return number
 
-    def number(self, found: TextMap) -> int:
+    def number(self, texts: TextMap) -> int:
         """The number of a map: its index in `maps`."""
-        number = self._number_of.setdefault(tuple(found.items()), len(self.maps))
+        number = self._number_of.setdefault(tuple(texts.items()), len(self.maps))
         if number == len(self.maps):
-            self.maps.append(found)
+            self.maps.append(texts)
         return number

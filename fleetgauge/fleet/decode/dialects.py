@@ -19,7 +19,7 @@ _INT32_MAX: Final = 2**31 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """What the attributes of a data point say of what it measures; None where they say nothing."""
+    """Identity that the attributes of a data point give; None for what they do not state."""
 
     node_id: int | None = None
     coordinator: bool | None = None
@@ -31,8 +31,8 @@ class Identity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sender:
-    """What a payload says of the client that sent it: the labels of its resource (KIP-714, Client telemetry labels),
-    and its role by the names of its metrics (`ROLE_PREFIXES`).
+    """Labels of a client in the resource of its payload (KIP-714, Client telemetry labels), and its role by the names
+    of its metrics (`ROLE_PREFIXES`).
     """
 
     client_rack: str | None = None
@@ -57,7 +57,7 @@ def says_when_it_ends(library: str | None, role: str | None, group_id: str | Non
 
 
 def sender_of(resource: Attributes) -> Sender:
-    """The sender that a resource with these attributes tells of.
+    """The sender that a resource with these attributes describes.
 
     >>> sender_of({"group_id": "billing", "member_id": "m-1"}) == Sender(group_id="billing", group_member_id="m-1")
     True

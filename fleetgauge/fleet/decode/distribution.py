@@ -1,4 +1,4 @@
-"""What a histogram, an exponential histogram or a summary holds.
+"""Contents of histograms, exponential histograms and summaries.
 
 A list a data point, with one struct, or null for a number: a struct alone would take room for every field of every
 point, and nearly all points are numbers.
@@ -35,11 +35,11 @@ _FIELDS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
     },
     "summary": {"quantiles": ("quantile_values", "quantile"), "quantile_values": ("quantile_values", "value")},
 }
-"""By kind and name in DISTRIBUTION: the way to it in OTLP's data point."""
+"""Path of each field in OTLP's data point, by kind and name in DISTRIBUTION."""
 
 
 def of_message(kind: str, point: Any) -> list[dict[str, Any]]:
-    """Of a data point as OpenTelemetry's classes have it, in `DISTRIBUTIONS_TYPE`."""
+    """Distribution of a data point of OpenTelemetry's classes, in `DISTRIBUTIONS_TYPE`."""
     return [{name: _value(point, way) for name, way in _FIELDS[kind].items()}]
 
 
@@ -48,12 +48,12 @@ def _value(point: Any, way: tuple[str, ...]) -> Any:
         return [number_or_none(getattr(item, way[1])) for item in point.quantile_values]
     if way[0] in ("min", "max", "positive", "negative") and not point.HasField(way[0]):
         return None
-    found = point
+    value = point
     for name in way:
-        found = getattr(found, name)
-    if isinstance(found, int | float):
-        return number_or_none(found)
-    items: Iterable[float] = found
+        value = getattr(value, name)
+    if isinstance(value, int | float):
+        return number_or_none(value)
+    items: Iterable[float] = value
     return [number_or_none(item) for item in items]
 
 

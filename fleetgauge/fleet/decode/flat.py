@@ -1,4 +1,4 @@
-"""What both readers give: the data points of a batch of payloads as parallel columns, not yet interpreted."""
+"""Result of both readers: the data points of a batch of payloads as parallel columns, not yet interpreted."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -70,17 +70,17 @@ Reader: TypeAlias = Callable[[Sequence[bytes]], tuple[FlatPoints, dict[int, str]
 the reason."""
 
 
-def distribution_columns(points: int, found: Iterable[tuple[int, int, Any]]) -> dict[str, Array]:
+def distribution_columns(points: int, messages: Iterable[tuple[int, int, Any]]) -> dict[str, Array]:
     """The columns `count`, `sum` and `distribution` of so many points.
 
     Args:
         points: the length of the columns.
-        found: index, kind and message of each point that is a distribution. One with the flag "no recorded value" is
+        messages: index, kind and message of each point that is a distribution. One with the flag "no recorded value" is
             null in all columns.
     """
     columns: dict[str, Any] = {"count": pa.int64(), "sum": pa.float64(), "distribution": DISTRIBUTIONS_TYPE}
     lists: dict[str, list[Any]] = {}
-    for index, number, point in found:
+    for index, number, point in messages:
         if point.flags & NO_RECORDED_VALUE:
             continue
         if not lists:

@@ -54,7 +54,7 @@ class DecodedPayloads:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountedPayloads:
-    """How many data points payloads have and who sent them, and the payloads that are malformed.
+    """Number of data points in each payload, its sender, and the malformed payloads.
 
     `payloads` has the index of each well-formed payload, `points` its number of points, and `sender_of` the number in
     `senders`, which are few, of who it says it is from, None where it says nothing.
@@ -96,9 +96,9 @@ def count(payloads: Payloads, *, reader: Reader | None = None) -> CountedPayload
 def decode_and_count(
     payloads: Payloads, metric_names: Collection[str] | None = None, *, reader: Reader | None = None
 ) -> tuple[DecodedPayloads, CountedPayloads]:
-    """What `decode` and `count` give, of payloads that are read once."""
-    found = _read(payloads, reader)
-    return _interpret(found, metric_names), _count(found)
+    """Results of `decode` and `count`, from one reading of the payloads."""
+    read = _read(payloads, reader)
+    return _interpret(read, metric_names), _count(read)
 
 
 class _Read(NamedTuple):
@@ -126,28 +126,28 @@ def _read(payloads: Payloads, reader: Reader | None) -> _Read:
 
 
 def _repaired(data: Sequence[bytes], left: Iterable[int]) -> dict[int, bytes]:
-    """Those of the payloads that have to be changed to be read: text that is not UTF-8 becomes U+FFFD, and metrics in
-    the form of OTLP before 0.15 `scope_metrics`.
+    """The payloads that must be changed before they can be read: text that is not UTF-8 becomes U+FFFD, and metrics in
+    the form of OTLP before 0.15 become `scope_metrics`.
 
     Large ones that are no message at all are replaced by a short one: protobuf's parser refuses both, but makes objects
     of everything before the fault, in up to 32 times the memory.
     """
-    found: dict[int, bytes] = {}
+    repaired: dict[int, bytes] = {}
     for index in left:
         try:
             repair = TextRepair(data[index], METRICS_DATA)
         except ValueError:
             if len(data[index]) > _PARSED_WHOLE_BYTES:
-                found[index] = _NO_MESSAGE
+                repaired[index] = _NO_MESSAGE
             continue
         readable = with_scope_metrics(repair.metrics)
         if readable is not data[index]:
-            found[index] = readable
-    return found
+            repaired[index] = readable
+    return repaired
 
 
-def _count(found: _Read) -> CountedPayloads:
-    flat, indices, reasons = found
+def _count(read: _Read) -> CountedPayloads:
+    flat, indices, reasons = read
     resource, role = _first_resource(flat, len(indices)), _roles(flat, len(indices))
     kinds, sender_of = np.unique(resource * len(_ROLES) + role, return_inverse=True)
     return CountedPayloads(
@@ -164,23 +164,23 @@ def _push_of_points(flat: FlatPoints) -> Indices:
 
 
 def _first_resource(flat: FlatPoints, pushes: int) -> Indices:
-    """Of each push the first of its resources that says anything of its sender, or the number after the last one."""
+    """For each push, the first of its resources that describes its sender, or the number after the last resource."""
     says_more = np.array([sender_of(resource) != _NOBODY for resource in flat.resources], dtype=np.bool_)
     telling = np.flatnonzero(says_more[flat.resource_number])
     pushes_of, first = np.unique(flat.push_of[telling], return_index=True)
-    found = np.full(pushes, len(flat.resources))
-    found[pushes_of] = flat.resource_number[telling[first]]
-    return found
+    first_of = np.full(pushes, len(flat.resources))
+    first_of[pushes_of] = flat.resource_number[telling[first]]
+    return first_of
 
 
 def _roles(flat: FlatPoints, pushes: int) -> Indices:
-    """Of each push the place in `_ROLES` of the last role of whose clients it has metrics."""
-    found = np.zeros(pushes, np.int64)
+    """For each push, the index in `_ROLES` of the last role whose metrics it has."""
+    role_of = np.zeros(pushes, np.int64)
     push_of = flat.push_of[flat.resource_of]
     for role, prefix in ROLE_PREFIXES.items():
         has_prefix = np.array([text.startswith(prefix) for text in flat.texts], dtype=np.bool_)
-        found[push_of[has_prefix[flat.name_number]]] = _ROLES.index(role)
-    return found
+        role_of[push_of[has_prefix[flat.name_number]]] = _ROLES.index(role)
+    return role_of
 
 
 def _sender(flat: FlatPoints, resource: int, role: int) -> Sender | None:
@@ -188,9 +188,9 @@ def _sender(flat: FlatPoints, resource: int, role: int) -> Sender | None:
     return replace(known or _NOBODY, role=_ROLES[role]) if role else known
 
 
-def _interpret(found: _Read, names: Collection[str] | None) -> DecodedPayloads:
+def _interpret(read: _Read, names: Collection[str] | None) -> DecodedPayloads:
     """The points of metrics with these `names` (None: of all)."""
-    flat, indices, reasons = found
+    flat, indices, reasons = read
     apart = _Apart.of(flat)
     flat = apart.converted(flat)
     kept = _kept(flat, names)
@@ -210,7 +210,8 @@ def _interpret(found: _Read, names: Collection[str] | None) -> DecodedPayloads:
 
 
 class _Apart(NamedTuple):
-    """What sets the series of metrics apart beside name, type and attributes (docs/reference/points.md).
+    """Scope, service and unit of metrics, which tell series apart besides name, type and attributes
+    (docs/reference/points.md).
 
     Attributes:
         number: for each metric its place in the others; None if all have place 0, as those of known clients.
@@ -226,8 +227,8 @@ class _Apart(NamedTuple):
 
     @classmethod
     def of(cls, flat: FlatPoints) -> "_Apart":
-        """What sets the series of these metrics apart; for metrics of known clients a few array operations find that
-        nothing does.
+        """Reads scope, service and unit of these metrics; for metrics of known clients a few array operations show that
+        there are none.
         """
         resource_of = flat.resource_number[flat.resource_of]
         has_origin = np.array([bool(origin_of(*scope, {})) for scope in flat.scopes], np.bool_)[flat.scope_number]
@@ -282,7 +283,7 @@ def _apart(
 
 
 def _kept(flat: FlatPoints, names: Collection[str] | None) -> Indices | slice:
-    """Which points stay."""
+    """The points that are kept."""
     if names is None:
         return slice(None)
     is_named = np.array([text in names for text in flat.texts], dtype=np.bool_)
@@ -290,7 +291,7 @@ def _kept(flat: FlatPoints, names: Collection[str] | None) -> Indices | slice:
 
 
 def _numbers(flat: FlatPoints, push_of: Indices, apart: Indices | None) -> dict[str, npt.NDArray[Any]]:
-    """What a point's place among all points of its push says."""
+    """Columns that depend on a point's place among all points of its push."""
     # One number a point, equal for points of one push and metric name.
     push_and_name = push_of * len(flat.texts) + flat.name_number[flat.metric_of]
     return {
@@ -333,7 +334,9 @@ def _point_columns(flat: FlatPoints, kept: Indices | slice) -> dict[str, Array]:
 
 
 def _map_columns(flat: FlatPoints, kept: Indices | slice) -> dict[str, Array]:
-    """`resource`, `attributes` and what `decode.dialects` reads of them; a group is looked for in the resource too."""
+    """`resource`, `attributes` and the columns that `decode.dialects` derives from them; a group is also looked up in
+    the resource.
+    """
     resource = flat.resource_number[flat.resource_of[flat.metric_of[kept]]]
     set_number = flat.set_number[kept]
     columns = {
@@ -359,18 +362,18 @@ def _take(values: Array, numbers: npt.NDArray[Any]) -> Array:
 
 
 def dictionary_of(values: Array) -> Array:
-    """Texts as places in a dictionary, of which rows can be taken without a copy of their texts; others as they are."""
+    """Texts as indices into a dictionary, so that rows can be taken without copying text; other columns unchanged."""
     return values.dictionary_encode() if values.type == pa.string() else values
 
 
 def _unless(is_null: npt.NDArray[np.bool_], values: npt.NDArray[Any]) -> Array:
-    """The values, null where it says so."""
+    """The values, null where `is_null` is True."""
     return pa.array(values, mask=is_null)
 
 
 @lru_cache(8_192)
 def _identity_of(attributes: tuple[tuple[str, str | None], ...]) -> Identity:
-    """Kept, since clients repeat their attributes from push to push, and it takes 4 us."""
+    """Cached, since clients repeat their attributes from push to push, and a call takes 4 us."""
     return identity_of(dict(attributes))
 
 
@@ -411,7 +414,7 @@ def _occurrences(flat: FlatPoints, push_and_name: Indices, apart: Indices | None
 
 
 def _perhaps_repeated(numbers: Indices) -> Indices:
-    """Indices of all numbers that are there more than once, and of a few others: they share a slot of a hash table."""
+    """Indices of all numbers that occur more than once, and of a few others that share their slot of a hash table."""
     bits = len(numbers).bit_length() + 2
     slots = (numbers.astype(np.uint64) * _FIBONACCI_HASH >> np.uint64(64 - bits)).astype(np.int64)
     return np.flatnonzero((np.bincount(slots) > 1)[slots])

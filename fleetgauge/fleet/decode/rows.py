@@ -29,20 +29,20 @@ def joined(batches: Sequence[RecordBatch], schema: Schema) -> RecordBatch:
     """The rows of all batches as one."""
     if len(batches) == 1:
         return batches[0]
-    found = pa.Table.from_batches(batches, schema=schema).combine_chunks().to_batches()
-    return found[0] if found else pa.RecordBatch.from_pylist([], schema=schema)
+    whole = pa.Table.from_batches(batches, schema=schema).combine_chunks().to_batches()
+    return whole[0] if whole else pa.RecordBatch.from_pylist([], schema=schema)
 
 
 def encoded(texts: Array) -> tuple[list[str | None], Indices]:
     """Distinct texts, None the last of them, and for each text its place."""
-    found = texts.dictionary_encode()
-    values = [*found.dictionary.to_pylist(), None]
-    place_of: Indices = found.indices.fill_null(len(values) - 1).to_numpy(zero_copy_only=False).astype(np.int64)
+    dictionary = texts.dictionary_encode()
+    values = [*dictionary.dictionary.to_pylist(), None]
+    place_of: Indices = dictionary.indices.fill_null(len(values) - 1).to_numpy(zero_copy_only=False).astype(np.int64)
     return values, place_of
 
 
 def decoded_rows(chunk: RecordBatch, row_of: Indices, part: DecodedPayloads, schema: Schema = DECODED) -> RecordBatch:
-    """DECODED of the points of a part; `row_of` names for each the row of `chunk` that is its push.
+    """DECODED rows of the points of a part; `row_of` has for each point the row of `chunk` that is its push.
 
     With `schemas.encoded(DECODED)` texts are places in dictionaries.
     """

@@ -22,10 +22,10 @@ MAX_CHUNK_ROWS: Final = 4096
 
 
 class Tally(Protocol):
-    """Counts what is set aside."""
+    """Counts rejected rows."""
 
     def add(self, rejects: int) -> None:
-        """What one pass over pushes set aside in all."""
+        """Adds the number of rows that one pass over pushes rejected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class DecodePoints:
     tally: Tally | None
 
     def __call__(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
-        """At most two batches out for each chunk of pushes in."""
+        """Yields at most two batches for each chunk of pushes."""
         rejects = 0
         for chunk in regroup(batches, MAX_CHUNK_BYTES):
             reasons = _given_reasons(chunk)
@@ -58,7 +58,7 @@ class CountPoints:
     tally: Tally | None
 
     def __call__(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
-        """One or two batches out for each chunk of pushes in."""
+        """Yields one or two batches for each chunk of pushes."""
         rejects = 0
         for chunk in regroup(batches, MAX_CHUNK_BYTES):
             pushes = CountedPushes(chunk)
@@ -70,7 +70,7 @@ class CountPoints:
 
 
 class CountedPushes:
-    """A chunk's pushes while they are counted."""
+    """The pushes of a chunk while they are counted."""
 
     def __init__(self, chunk: RecordBatch) -> None:
         self.chunk = chunk
@@ -82,27 +82,27 @@ class CountedPushes:
 
     @property
     def payloads(self) -> Array:
-        """Of the rows that were good when they came."""
+        """Payloads of the rows that were well-formed on arrival."""
         return _taken(self.chunk.column("metrics"), self.good)
 
     @property
     def rejects(self) -> int:
-        """Rows set aside so far."""
+        """Rows rejected so far."""
         return _rejects(self.reasons)
 
     def add(self, counted: CountedPayloads) -> None:
-        """What the payloads hold."""
+        """Adds the counts of the payloads."""
         _add_reasons(self.reasons, self.good, counted.reasons)
         self.points[self.good[counted.payloads]] = counted.points
         self._sender_of[self.good[counted.payloads]] = 1 + counted.sender_of
         self._senders += counted.senders
 
     def good_rows(self) -> RecordBatch:
-        """COUNTED of the good ones, once they are counted."""
+        """COUNTED rows of the well-formed pushes; call after `add`."""
         return counted_rows(self.chunk, self.reasons, self.points, self._sender_of, self._senders)
 
     def rows(self) -> Iterator[RecordBatch]:
-        """COUNTED, once they are counted."""
+        """COUNTED rows, rejected ones too; call after `add`."""
         yield self.good_rows()
         yield from reject_rows(self.chunk, self.reasons, COUNTED)
 
@@ -120,8 +120,8 @@ def _rejects(reasons: list[str | None]) -> int:
     return len(reasons) - reasons.count(None)
 
 
-def _add_reasons(reasons: list[str | None], good: Indices, found: Mapping[int, str]) -> None:
-    for push, reason in found.items():
+def _add_reasons(reasons: list[str | None], good: Indices, reason_of: Mapping[int, str]) -> None:
+    for push, reason in reason_of.items():
         reasons[good[push]] = reason
 
 

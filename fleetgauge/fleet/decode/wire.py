@@ -36,7 +36,7 @@ DOUBLE: Final = 1
 INT: Final = 2
 
 NEITHER: Final = 2
-"""What `is_monotonic` is of a metric that is not a sum."""
+"""Value of `is_monotonic` for a metric that is not a sum."""
 
 _NO_RECORDED_VALUE: Final = 1  # bit of a data point's `flags` (OTLP, DataPointFlags)
 
@@ -48,7 +48,7 @@ _POINT_DEPTH: Final = MAX_DEPTH - 5
 
 
 class Rows:
-    """Which message types are which rows of the table of fields (`telemetry.otlp.schema`)."""
+    """Row of each message type in the table of fields (`telemetry.otlp.schema`)."""
 
     def __init__(
         self, table: bytes, resource_metrics: int, scope_metrics: int, metric: int, data: list[int], point: list[int]
@@ -70,10 +70,10 @@ class Numbers:
 
     def known_number(self, text: bytes) -> i64:
         """The number of `text`, -1 if it has none yet."""
-        found = self.known.get(text)
-        if found is None:
+        known = self.known.get(text)
+        if known is None:
             return -1
-        number: i64 = found
+        number: i64 = known
         return number
 
     def add(self, text: bytes) -> i64:

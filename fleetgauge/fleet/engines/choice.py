@@ -1,4 +1,4 @@
-"""Which engine a command computes on: this process, or Spark. Every command asks `choose`, and nothing else decides."""
+"""Choice of the engine for a command: this process, or Spark. Every command calls `choose`; no other code decides."""
 
 import enum
 from dataclasses import dataclass
@@ -17,10 +17,10 @@ class EngineName(enum.StrEnum):
 
 
 class Kind(enum.Enum):
-    """Kinds of work; the value is how much of it this process does before Spark's start is worth it.
+    """Kinds of work; the value is the amount up to which this process is faster than starting Spark.
 
     Attributes:
-        TABLES: pushes into the standing tables, by their files [B]: of real clients some five million points.
+        TABLES: pushes into the fleet tables, by their files [B]: of real clients some five million points.
         QUESTION: a question to a landing zone, by its files [B].
         REPLAY: rates under other quotas, by rows of `windows`.
     """
@@ -32,12 +32,12 @@ class Kind(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """What is to be computed.
+    """Work to be computed.
 
     Attributes:
         kind: of work.
-        amount: how much of it, in the unit of its kind.
-        out_of_reach: why this process cannot read it, as `topics`; None if it can.
+        amount: amount of work, in the unit of its kind.
+        out_of_reach: input that this process cannot read, such as `topics`; None if it can read all.
     """
 
     kind: Kind
@@ -56,7 +56,7 @@ def choose(work: Work, asked: EngineName | None) -> EngineName:
     """
     if work.out_of_reach is not None:
         if asked is EngineName.PROCESS:
-            raise WrongOptionError(f"--engine process cannot read {work.out_of_reach}: leave it out, and Spark does")
+            raise WrongOptionError(f"--engine process cannot read {work.out_of_reach}: omit --engine to use Spark")
         return EngineName.SPARK
     if asked is not None:
         return asked

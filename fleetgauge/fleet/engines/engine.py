@@ -1,4 +1,4 @@
-"""What runs the tasks of a job: this process, or Spark."""
+"""Engines that run the tasks of a job: this process, or Spark."""
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Part = TypeVar("Part")
-Made = TypeVar("Made")
-Task = Callable[[Iterable[RecordBatch]], Made]
+Result = TypeVar("Result")
+Task = Callable[[Iterable[RecordBatch]], Result]
 
 MAX_BAD_FILES: Final = 100
-"""Files of one batch that are set aside at most: where so many cannot be read, something else is wrong."""
+"""Most files of one batch that may be unreadable: with more of them the fault is elsewhere."""
 
 _PARTS: Final = schema_of(("number", pa.int32()), ("part", pa.binary()))
-_MADE: Final = schema_of(("number", pa.int32()), ("made", pa.binary()))
-"""Pickled parts and what is made of them, as they go to tasks of Spark and come back."""
+_RESULTS: Final = schema_of(("number", pa.int32()), ("result", pa.binary()))
+"""Pickled parts and results, as they are sent to Spark's tasks and returned."""
 
 _TASKS_AT_LEAST: Final = 8
 _CANNOT_BE_READ: Final = "the file cannot be read: it is damaged, or gone"
@@ -38,13 +38,13 @@ _CANNOT_BE_READ: Final = "the file cannot be read: it is damaged, or gone"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """What one batch reads.
+    """Input of one batch.
 
     Attributes:
-        number: it is the `number`-th of its source.
+        number: its number among the batches of its source.
         files: a landing zone's, by their whole paths; none for a topic.
         system: the file system that has them; None where only Spark reads it.
-        unfit: files that are not what they were when the batch was planned, and why.
+        unfit: files that changed since the batch was planned, with the reason.
         records: a topic's, as BRONZE.
     """
 
@@ -60,17 +60,17 @@ class Engine(Protocol):
 
     @property
     def parts(self) -> int:
-        """How many parts a job is best divided into."""
+        """Number of parts that suits a job."""
 
     @property
     def shards(self) -> int:
-        """Into how many shards instances are divided, each of which is one task's; see `fleet.shards`."""
+        """Number of shards that instances are divided into; one task handles a shard. See `fleet.shards`."""
 
-    def map(self, task: Callable[[Part], Made], parts: Sequence[Part]) -> Iterable[Made]:
-        """What a task makes of each part, which may be on another machine: task, parts and results are pickled."""
+    def map(self, task: Callable[[Part], Result], parts: Sequence[Part]) -> Iterable[Result]:
+        """Applies `task` to each part, possibly on another machine: task, parts and results are pickled."""
 
-    def make(self, batch: Batch, bad: dict[str, str], task: Task[Made]) -> list[Made]:
-        """What a task makes of BRONZE of a batch, in `repeats.ORDER`; all pushes of an instance come to one task.
+    def make(self, batch: Batch, bad: dict[str, str], task: Task[Result]) -> list[Result]:
+        """Applies a task to the BRONZE rows of a batch, in `repeats.ORDER`; one task gets all pushes of an instance.
 
         Args:
             batch: what to read.
@@ -83,20 +83,20 @@ class Engine(Protocol):
 
 
 class InProcess:
-    """One part after the other, here."""
+    """Runs one part after the other in this process."""
 
     rows_at_once: int = 1024
-    """Rows that a task is handed together."""
+    """Rows that a task gets at once."""
 
     parts = 1
     shards = shards.shards_for(1)
 
-    def map(self, task: Callable[[Part], Made], parts: Sequence[Part]) -> Iterator[Made]:
-        """What a task makes of each part."""
+    def map(self, task: Callable[[Part], Result], parts: Sequence[Part]) -> Iterator[Result]:
+        """Applies `task` to each part."""
         return map(task, parts)
 
-    def make(self, batch: Batch, bad: dict[str, str], task: Task[Made]) -> list[Made]:
-        """What a task makes of the batch, which is held in memory."""
+    def make(self, batch: Batch, bad: dict[str, str], task: Task[Result]) -> list[Result]:
+        """Applies a task to the batch, which is held in memory."""
         allocate_with_jemalloc()
         read: list[RecordBatch] = []
         for path in batch.files:
@@ -114,21 +114,21 @@ class InProcess:
 
 
 def set_aside(bad: dict[str, str], path: str, error: Exception | None = None) -> None:
-    """Notes a file that cannot be read.
+    """Records a file that cannot be read.
 
     Raises:
         LandingError: they are too many.
     """
     if len(bad) == MAX_BAD_FILES:
         raise LandingError(
-            f"more than {MAX_BAD_FILES} files cannot be read, {path} among them: is this a landing zone, and may they "
-            "be read?"
+            f"more than {MAX_BAD_FILES} files cannot be read, for example {path}: check that this is a landing "
+            "zone and that its files are readable"
         ) from error
     bad[path] = _CANNOT_BE_READ
 
 
 class OnSpark:
-    """Side by side, on Spark's executors.
+    """Runs parts in parallel on Spark's executors.
 
     Args:
         start: gives the session, once it is needed.
@@ -139,7 +139,7 @@ class OnSpark:
 
     @cached_property
     def spark(self) -> "SparkSession":
-        """The session."""
+        """The session; started on first use."""
         return self._start()
 
     @property
@@ -151,18 +151,18 @@ class OnSpark:
 
     @property
     def parts(self) -> int:
-        """A few for each core, so that they end together."""
+        """A few parts per core, so that all cores finish at about the same time."""
         from fleetgauge.fleet.spark.session import parallelism
 
         return 4 * parallelism(self.spark)
 
     @property
     def shards(self) -> int:
-        """See `in_order`."""
+        """Number of shards; see `in_order`."""
         return shards.shards_for(_tasks(self.spark))
 
-    def map(self, task: Callable[[Part], Made], parts: Sequence[Part]) -> Iterable[Made]:
-        """What a task makes of each part."""
+    def map(self, task: Callable[[Part], Result], parts: Sequence[Part]) -> Iterable[Result]:
+        """Applies `task` to each part."""
         from fleetgauge.fleet.spark_schema import spark_schema
 
         if not parts:
@@ -170,35 +170,36 @@ class OnSpark:
 
         def pickled(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
             for batch in batches:
-                made = [pickle.dumps(task(pickle.loads(part))) for part in to_list(batch.column("part"))]  # noqa: S301
-                yield pa.RecordBatch.from_arrays([batch.column("number"), pa.array(made, pa.binary())], _MADE.names)
+                results = [pickle.dumps(task(pickle.loads(part))) for part in to_list(batch.column("part"))]  # noqa: S301
+                columns = [batch.column("number"), pa.array(results, pa.binary())]
+                yield pa.RecordBatch.from_arrays(columns, _RESULTS.names)
 
         given = pa.table([range(len(parts)), [pickle.dumps(part) for part in parts]], schema=_PARTS)
         frame = self.spark.createDataFrame(given, spark_schema(_PARTS))
         # From one partition Spark hands out rows one by one: each part is a task's.
-        made = frame.coalesce(1).repartition(len(parts)).mapInArrow(pickled, spark_schema(_MADE)).collect()
-        return [pickle.loads(row.made) for row in sorted(made)]  # noqa: S301  # of our own executors
+        results = frame.coalesce(1).repartition(len(parts)).mapInArrow(pickled, spark_schema(_RESULTS)).collect()
+        return [pickle.loads(row.result) for row in sorted(results)]  # noqa: S301  # of our own executors
 
-    def make(self, batch: Batch, bad: dict[str, str], task: Task[Made]) -> list[Made]:
-        """What a task makes of each client's pushes, which one shuffle brings together."""
+    def make(self, batch: Batch, bad: dict[str, str], task: Task[Result]) -> list[Result]:
+        """Applies a task to each client's pushes, which one shuffle brings together."""
         spark = self.spark  # which says what is missing, if anything is
         from fleetgauge.fleet.source.bronze import read_files
 
         def pickled(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
             allocate_with_jemalloc()
             unread: list[str] = []
-            made = task(_without_files(batches, unread))
-            yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps((made, unread))], pa.binary())], names=["made"])
+            outcome = pickle.dumps((task(_without_files(batches, unread)), unread))
+            yield pa.RecordBatch.from_arrays([pa.array([outcome], pa.binary())], names=["result"])
 
         bronze = batch.records
         if bronze is None:
             good = [path for path in batch.files if path not in bad]
             bronze = read_files(spark, good, batch.system, tasks=4 * _tasks(spark))
-        rows = in_order(bronze).mapInArrow(pickled, "made binary").collect()
-        found = [pickle.loads(row.made) for row in rows]  # noqa: S301  # of our own executors
-        for path in (path for _, unread in found for path in unread):
+        rows = in_order(bronze).mapInArrow(pickled, "result binary").collect()
+        outcomes = [pickle.loads(row.result) for row in rows]  # noqa: S301  # of our own executors
+        for path in (path for _, unread in outcomes for path in unread):
             set_aside(bad, path)
-        return [made for made, _ in found]
+        return [result for result, _ in outcomes]
 
 
 def _without_files(batches: Iterable[RecordBatch], unread: list[str]) -> Iterator[RecordBatch]:

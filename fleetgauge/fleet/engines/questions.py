@@ -1,4 +1,5 @@
-"""The questions behind `fleet inventory`, `latency`, `points` and `rejects`: plain Arrow, whoever runs them.
+"""The questions behind `fleet inventory`, `latency`, `points` and `rejects`, as functions on Arrow that both engines
+run.
 
 Each is a step, which makes rows of a chunk of pushes, and, where rows of several chunks make one, what makes the answer
 of them. `answer` runs it in this process; `fleet.engines.jobs` has Spark run the same functions.
@@ -40,9 +41,9 @@ class Question:
     """
 
     merged_at: ClassVar = 200_000
-    """Rows that wait in memory before they are merged."""
+    """Rows held in memory before they are merged."""
     clients_at_once: ClassVar = 10_000
-    """Clients that `merge` and `finish` are given together."""
+    """Clients passed to `merge` and `finish` at once."""
 
     schema: Schema
     partial: Schema
@@ -52,7 +53,7 @@ class Question:
 
 
 def question(name: str, metric_prefix: str = "") -> Question:
-    """By the name of its command; `metric_prefix` is what names of metrics begin with, for `points`."""
+    """The question of a command; for `points`, `metric_prefix` is the beginning of the metric names."""
     match name:
         case "inventory":
             return Question(schema=INVENTORY, partial=SEEN, step=_inventory, merge=merged, finish=inventory)
@@ -100,19 +101,19 @@ def sent_points(decoded: RecordBatch) -> RecordBatch:
 
 
 class RejectCount:
-    """How many pushes were set aside; counts once however often a question is asked of the same pushes."""
+    """Counts rejected pushes; counts once, however often a question reads the same pushes."""
 
     def __init__(self) -> None:
         self.total = 0
 
     def add(self, rejects: int) -> None:
-        """Those of one pass over the pushes."""
+        """Adds the rejected pushes of one pass."""
         self.total = rejects
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """Rows, what is set aside while they are read, and pushes that were received more than once and count once."""
+    """Rows of an answer, with the counts of rejected pushes and of repeats, which count once."""
 
     rows: Rows
     rejects: RejectCount
@@ -125,7 +126,7 @@ class Pushes:
     Args:
         zone: its files.
         selection: which pushes.
-        seen: told of the rows of every file that was read to its end.
+        seen: called with the rows of every file that was read to its end.
 
     Attributes:
         repeats: rows that are left out.
@@ -153,7 +154,7 @@ class Pushes:
 
 
 def answer(asked: Question, pushes: Pushes) -> Answer:
-    """Runs a question in this process."""
+    """Answers a question in this process."""
     rejects = RejectCount()
     rows = Rows(schema=asked.schema, batches=answer_rows(asked, pushes.checked(), rejects))
     return Answer(rows=rows, rejects=rejects, repeats=pushes.repeats)
@@ -161,12 +162,12 @@ def answer(asked: Question, pushes: Pushes) -> Answer:
 
 def answer_rows(asked: Question, checked: Iterable[RecordBatch], rejects: Tally) -> Iterator[RecordBatch]:
     """CHECKED of whole clients, without repeats -> the answer; the rows that wait in memory are few."""
-    found = asked.step(rejects, checked)
+    batches = asked.step(rejects, checked)
     if asked.merge is None or asked.finish is None:
-        return found
+        return batches
     waiting: list[RecordBatch] = []
     count = 0
-    for batch in found:
+    for batch in batches:
         waiting.append(batch)
         count += batch.num_rows
         if count > asked.merged_at:
@@ -175,32 +176,32 @@ def answer_rows(asked: Question, checked: Iterable[RecordBatch], rejects: Tally)
 
 
 def _of_clients(function: Callable[[Table], Table], at_once: int, rows: Table) -> list[RecordBatch]:
-    """What a function makes of whole clients, some of them at a time: it takes several times their memory."""
+    """Applies a function to whole clients, some at a time: it needs several times their memory."""
     part_of = codes(rows["client_instance_id"]) // at_once
     parts = range(part_of.max(initial=0) + 1)
     return [batch for part in parts for batch in function(rows.filter(pa.array(part_of == part))).to_batches()]
 
 
 def _repeats(zone: landing.Zone, selection: Selection) -> dict[Any, list[int]]:
-    """By file: the rows of good pushes that are there already, as `silver.repeats` chooses them."""
+    """Rows of good pushes that repeat another row, by file, as `silver.repeats` chooses them."""
     several = _several(zone, selection)
     if not len(several):
         return {}
-    found: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    repeats: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for path in zone.files:
         for bronze in landing.read(path, selection):
             wanted = bronze.filter(pc.is_in(bronze.column("push_id"), value_set=several))
             for row in _good(check(wanted)).to_pylist() if wanted.num_rows else ():
-                found.setdefault(tuple(row[name] for name in ORDER), []).append(row | {"path": path})
+                repeats.setdefault(tuple(row[name] for name in ORDER), []).append(row | {"path": path})
     left_out: dict[Any, list[int]] = {}
-    for rows in found.values():
+    for rows in repeats.values():
         for again in repeated(rows):
             left_out.setdefault(rows[again]["path"], []).append(rows[again]["source_row"])
     return left_out
 
 
 def _several(zone: landing.Zone, selection: Selection) -> Array:
-    """The push ids that several rows have."""
+    """Push ids that occur in several rows."""
     needed = ("push_id", "received_at", "client_id", "client_instance_id")
     batches = [bronze.select(["push_id"]) for path in zone.files for bronze in landing.read(path, selection, needed)]
     ids = pa.Table.from_batches(batches, schema=pa.schema([("push_id", pa.string())]))

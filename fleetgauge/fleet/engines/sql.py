@@ -1,4 +1,5 @@
-"""Runs the SQL of gold tables: DuckDB over Arrow tables, in this process or a task of Spark, or Spark SQL over a frame.
+"""Runs the SQL of gold tables: DuckDB over Arrow tables, in this process or in a task of Spark, or Spark SQL over a
+frame.
 
 The tasks of `fleet run` take DuckDB on both engines: Spark's own operators need twenty times the CPU time for the same
 rows. Analysts have Spark run the same text, and see it in its plan.
@@ -25,7 +26,7 @@ _FUNCTIONS: Final = {
     "max_by(value, rank)": "arg_max_null(value, rank)",
     "struct(a, b)": "row(a, b), (a, b, c) AS row(a, b, c)",
 }
-"""Functions of Spark that DuckDB lacks, or that treat nulls in other ways there."""
+"""Functions of Spark that DuckDB lacks, or that treat nulls differently there."""
 
 
 def answer(query: Query, rows: Any) -> Table:
@@ -43,17 +44,17 @@ def answers(queries: Iterable[Query], rows: Table) -> Iterator[Table]:
     with _connected() as connection:
         for query in queries:
             connection.register(query.of, rows)
-            found = connection.sql(query.sql).to_arrow_table()
-            columns = {name: one(found[name]) for name in found.column_names}
-            yield conformed(query.schema, columns, found.num_rows)
+            answer = connection.sql(query.sql).to_arrow_table()
+            columns = {name: one(answer[name]) for name in answer.column_names}
+            yield conformed(query.schema, columns, answer.num_rows)
 
 
 @contextmanager
 def _connected() -> Iterator[duckdb.DuckDBPyConnection]:
     # One thread: tasks are what runs side by side, and two take half as much CPU time again.
     with duckdb.connect(config={"threads": 1}) as connection:
-        for function, made in _FUNCTIONS.items():
-            connection.execute(f"CREATE MACRO {function} AS {made}")
+        for function, macro in _FUNCTIONS.items():
+            connection.execute(f"CREATE MACRO {function} AS {macro}")
         yield connection
 
 

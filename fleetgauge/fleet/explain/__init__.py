@@ -1,1 +1,1 @@
-"""One subject of the standing tables explained: its verdicts, its figures over time, its versions and its instances."""
+"""One subject of the fleet tables explained: its verdicts, its figures over time, its versions and its instances."""

@@ -1,4 +1,4 @@
-"""What changed in a fleet since a time: clients and versions that came and went, verdicts opened and cleared."""
+"""Changes in a fleet since a time: clients and versions that appeared and left, verdicts opened and cleared."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -26,7 +26,7 @@ Row = dict[str, Any]
 
 
 def changes(fleet: Fleet, since: datetime) -> Table:
-    """SCHEMA: what happened from a time on, as the last run of `fleet run` saw it."""
+    """SCHEMA: changes since a time, as of the last run of `fleet run`."""
     store = fleet.store
     rows = [*_of_clients(store, since), *_of_versions(store, since), *_of_verdicts(fleet, since)]
     rows.sort(key=lambda row: (row["change"], row["subject_kind"], row["subject"], row["cluster_id"]))
@@ -35,7 +35,7 @@ def changes(fleet: Fleet, since: datetime) -> Table:
 
 
 def _of_clients(store: Store, since: datetime) -> Iterator[Row]:
-    """Of client ids: one instance in place of another is none."""
+    """Changes of client ids; one instance that replaces another is not a change."""
     rows = store.snapshot(catalog.CLIENTS).table(("cluster_id", "client_id", "first_seen", "last_seen", "state"))
     rows = rows.append_column("live", pc.equal(rows["state"], "live").cast(pa.int64()))
     rows = rows.append_column("ended", pc.equal(rows["state"], "ended").cast(pa.int64()))
@@ -49,7 +49,9 @@ def _of_clients(store: Store, since: datetime) -> Iterator[Row]:
             what = f"first push of a new client, {count}"
             yield {"at": row["first_seen_min"], "change": "came", "what": what, **about}
         if row["last_seen_max"] >= since and not row["live_sum"]:
-            how = "ended" if row["ended_sum"] == row["live_count"] else "last push; not all said that they ended"
+            how = (
+                "ended" if row["ended_sum"] == row["live_count"] else "last push; not all instances reported their end"
+            )
             yield {"at": row["last_seen_max"], "change": "left", "what": f"{how}, {count}", **about}
 
 
@@ -58,14 +60,19 @@ def _of_versions(store: Store, since: datetime) -> Iterator[Row]:
         name = f"{row['client_software_name'] or 'unknown'}/{row['client_software_version'] or 'unknown'}"
         about = {"subject_kind": "version", "subject": name, "cluster_id": row["cluster_id"]}
         if row["first_seen"] >= since:
-            what = f"first push with it; {row['live']:,} live instances of {row['clients']:,} clients"
+            what = f"first push of this version; {row['live']:,} live instances of {row['clients']:,} clients"
             yield {"at": row["first_seen"], "change": "came", "what": what, **about}
         if row["last_seen"] >= since and not row["live"]:
-            yield {"at": row["last_seen"], "change": "left", "what": "last push with it; no instance is live", **about}
+            yield {
+                "at": row["last_seen"],
+                "change": "left",
+                "what": "last push of this version; no instance is live",
+                **about,
+            }
 
 
 def _of_verdicts(fleet: Fleet, since: datetime) -> Iterator[Row]:
-    """A verdict opens once it has lasted, some windows after its first bad one, which the table has."""
+    """Changes of verdicts. A verdict opens some windows after its first bad one; the table has the first."""
     cases = latest_memory(fleet.store)[0].all_cases()
     opened = {
         (case.verdict, case.subject_kind, case.subject, case.cluster_id, case.first_bad_us): case.opened_us

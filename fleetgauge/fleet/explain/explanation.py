@@ -1,4 +1,4 @@
-"""An explanation: what the tables know of a subject, as one object that becomes a page or JSON."""
+"""An explanation: all that the tables hold about a subject, as one object for a page or JSON."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -22,20 +22,20 @@ from fleetgauge.verdicts.suspected import suspected
 
 DAY: Final = timedelta(days=1)
 MOST_LISTED: Final = 20
-"""Instances of an explanation."""
+"""Most instances listed in an explanation."""
 
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainRequest:
-    """What is to be explained.
+    """Parameters of an explanation.
 
     Attributes:
         text: a name.
         tables: root of the tables.
         kind, cluster_id: only of these.
-        since: beginning of what is shown over time; None is a day before the end of the tables.
+        since: begin of the figures over time; None is a day before the end of the tables.
         conf: settings of Spark, of which those of s3a count.
     """
 
@@ -49,7 +49,7 @@ class ExplainRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """What the tables know of a subject.
+    """All that the tables hold about a subject.
 
     Attributes:
         kind, subject, cluster_id: of it.
@@ -58,8 +58,8 @@ class Explanation:
         over_time: its figures.
         versions: `software`, `library`, and instances by `state`.
         instances: rows of CLIENTS, those seen last.
-        instance_count: how many there are.
-        fine: verdicts that could have been given of it, and are neither open nor suspected.
+        instance_count: number of all instances.
+        fine: verdicts that can be judged and are neither open nor suspected.
         coverage: rows of `verdicts.coverage.SCHEMA`, not judged by what its own instances sent; None for nodes
             and paths, and where nothing of it is known at the time.
     """
@@ -77,7 +77,7 @@ class Explanation:
     coverage: list[Row] | None
 
     def as_object(self) -> Row:
-        """For JSON."""
+        """The explanation as JSON takes it."""
         return {name: _plain(value) for name, value in asdict(self).items()}
 
 
@@ -156,7 +156,7 @@ def _is_suspected(row: Row, subject: Subject, clients: Table) -> bool:
 
 
 def _versions(clients: Table) -> list[Row]:
-    """The latest seen first."""
+    """Versions of the clients, last seen first."""
     names = ["client_software_name", "client_software_version", "dialect"]
     counted = clients.group_by([*names, "state"], use_threads=False).aggregate([([], "count_all")])
     states: dict[tuple[Any, ...], Counter[str]] = {}

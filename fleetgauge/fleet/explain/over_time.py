@@ -22,12 +22,12 @@ from fleetgauge.fleet.tables.store import Store
 from fleetgauge.verdicts.window import MEASURES, medians
 
 MOST_INSTANCES: Final = 40
-"""Whose rows are read, of a subject and of its peers."""
+"""Most instances whose rows are read, of a subject and of its peers."""
 
 _LEAST_PEERS: Final = 8
 _MOST_WINDOWS: Final = 300
 _LARGE: Final = 50_000
-"""Rows of a window from which on a fleet is large: some 7,000 instances."""
+"""Rows per window above which a fleet counts as large: some 7,000 instances."""
 _MOST_ROWS: Final = 6_000_000
 _FEW: Final = 3
 _FEW_WINDOWS: Final = 12
@@ -37,7 +37,7 @@ _PUSHES: Final = "pushes"
 
 
 class _Figure(NamedTuple):
-    """What is shown of a column; `is_rate` of growth within a window."""
+    """A column that is shown; `is_rate` means growth within a window, shown as a rate."""
 
     name: str
     column: str
@@ -46,11 +46,11 @@ class _Figure(NamedTuple):
 
 
 _FIGURES: Final = (
-    _Figure("held back, produce", "produce_throttle_avg_ms", "ms"),
-    _Figure("held back, fetch", "fetch_throttle_avg_ms", "ms"),
+    _Figure("throttled, produce", "produce_throttle_avg_ms", "ms"),
+    _Figure("throttled, fetch", "fetch_throttle_avg_ms", "ms"),
     _Figure("commit latency", "commit_latency_avg_ms", "ms"),
     _Figure("fetch latency", "fetch_latency_avg_ms", "ms"),
-    _Figure("waits in poll()", "poll_idle_ratio_avg", "ratio"),
+    _Figure("idle in poll()", "poll_idle_ratio_avg", "ratio"),
     _Figure("longest poll gap", "time_between_poll_max_ms", "ms"),
     _Figure("lag", "lag_records", "records"),
     _Figure("records consumed", "records_consumed", "per s", is_rate=True),
@@ -60,9 +60,9 @@ _FIGURES: Final = (
     _Figure("rebalances", "rebalances", "times"),
     _Figure("records sent", "records_sent", "per s", is_rate=True),
     _Figure("records failed", "record_errors", "records"),
-    _Figure("records sent again", "record_retries", "records"),
-    _Figure("wait in the queue", "record_queue_time_avg_ms", "ms"),
-    _Figure("waits for buffer", "buffer_wait_ratio_avg", "ratio"),
+    _Figure("retried records", "record_retries", "records"),
+    _Figure("time in the queue", "record_queue_time_avg_ms", "ms"),
+    _Figure("waiting for buffer", "buffer_wait_ratio_avg", "ratio"),
     _Figure("requests", "request_rate_per_s", "per s"),
     _Figure("bytes sent", "bytes_sent_per_s", "B per s"),
     _Figure("records a request", "records_per_request_avg", "records"),
@@ -71,10 +71,10 @@ _FIGURES: Final = (
     _Figure("clock behind", "clock_skew_max_ms", "ms"),
     _Figure("pushes", _PUSHES, "times"),
 )
-"""Beside the latency of requests, which is of links."""
+"""Figures besides the latency of requests, which is per link."""
 
 _OF_GROUPS: Final = (
-    ("lag of the group", "lag_records", "records"),
+    ("group lag", "lag_records", "records"),
     ("committed", "committed_per_s", "per s"),
     ("written", "written_per_s", "per s"),
 )
@@ -108,16 +108,16 @@ class Series:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverTime:
-    """What a subject did.
+    """Figures of a subject over time.
 
     Attributes:
         windows: their beginnings; of many, an even selection.
         window_s: their length [s].
-        of: whose figures these are.
-        sampled: how many instances of it were read.
-        peers_are: whom they stand beside.
+        of: description of the subject.
+        sampled: number of its instances that were read.
+        peers_are: description of the peers.
         series: those that are known.
-        sent: `<library> <column>` of what its instances sent.
+        sent: `<library> <column>` for each column that its instances sent.
         trend: of its group in the last window, by samples of its offsets; None without these.
     """
 
@@ -150,7 +150,7 @@ class Asked(NamedTuple):
 def over_time(
     store: Store, asked: Sequence[Asked], most: int = MOST_INSTANCES, of_large: Collection[str] | None = None
 ) -> list[OverTime]:
-    """The figures of subjects, from one reading of the wide rows.
+    """The figures of several subjects, from one reading of the wide rows.
 
     Args:
         store: the tables.
@@ -185,7 +185,7 @@ def over_time(
 
 
 def _starts(store: Store) -> tuple[Numbers, float]:
-    """The beginnings that windows have between the first and the last one [us since the epoch], and rows of each."""
+    """Beginnings of the windows between the first and the last one [us since the epoch], and the rows of each."""
     files = [file for file in store.files(catalog.WINDOWS) if file["num_records"]]
     if not files:
         return np.zeros(0, np.int64), 0.0
@@ -196,7 +196,7 @@ def _starts(store: Store) -> tuple[Numbers, float]:
 
 
 def _chosen(starts: Numbers, asked: Asked, most: int) -> Numbers:
-    """Those of a subject's windows that are read: of many each second, fourth, ... counted from the latest of all.
+    """The windows of a subject that are read: every second, fourth, ... window of many, counted from the latest of all.
 
     So what is read for one subject serves others whose windows are more or fewer.
     """
@@ -215,7 +215,7 @@ def _times(micros: Numbers) -> Any:
 
 
 class _Sample(NamedTuple):
-    """Whose rows are read of a subject and of its peers."""
+    """Instances of a subject and of its peers whose rows are read."""
 
     own: list[str]
     total: int
@@ -224,18 +224,18 @@ class _Sample(NamedTuple):
 
     @classmethod
     def of(cls, subject: Subject, clients: Table, most: int) -> "_Sample":
-        """Those seen last of it, and of its peers those whose ids come next."""
+        """A sample: the subject's instances seen last, and the peers whose ids come next."""
         own = to_list(subject.clients.sort_by([("last_seen", "descending")])["client_instance_id"])
         chosen = own[:most]
         if subject.node_id is not None:
-            return cls(chosen, len(own), [], "its clients' other nodes")
+            return cls(chosen, len(own), [], "the other nodes of its clients")
         if not chosen:
-            return cls([], 0, [], "no client of it sends telemetry")
+            return cls([], 0, [], "none of its clients sends telemetry")
         return cls(chosen, len(own), *_peers(clients, subject, chosen[0], most))
 
     def __str__(self) -> str:
         if not self.own:
-            return "the group as brokers know it"
+            return "the group's offsets at the brokers"
         sampled = f"{len(self.own):,} of {self.total:,}" if self.total > len(self.own) else f"{self.total:,}"
         return f"the median of its {sampled} instances" if self.total > 1 else "its one instance"
 
@@ -254,7 +254,7 @@ def _peers(clients: Table, subject: Subject, own: str, most: int) -> tuple[list[
             chosen = ids[at : at + most]
             same = f" of {first['principal']}" if narrower is not alike else ""
             return chosen, f"{len(chosen)} other {first['dialect']} {first['role']}s{same}"
-    return [], f"fewer than {_LEAST_PEERS} others have its role and library"
+    return [], f"none: fewer than {_LEAST_PEERS} others have its role and library"
 
 
 def _trends(store: Store, asked: Asked, windows: Any) -> Table:
@@ -277,31 +277,31 @@ def _figures(asked: Asked, sample: _Sample, windows: Any, rows: Table, trends: T
     is_named = pc.and_(pc.equal(rows["cluster_id"], subject.cluster_id), pc.is_in(rows["client_instance_id"], ids))
     is_named = pc.and_(is_named, pc.is_in(rows["window_start"], windows))
     parts = _Parts(rows.filter(is_named), trends, sample.own, subject.node_id)
-    found = [_series("request latency", _LATENCY, "ms", asked.since, parts.windows, parts.latencies())]
+    series = [_series("request latency", _LATENCY, "ms", asked.since, parts.windows, parts.latencies())]
     if subject.node_id is None:
-        found += [
+        series += [
             _series(each.name, each.column, each.unit, asked.since, parts.windows, parts.values(each))
             for each in _FIGURES
         ]
-        found += [
+        series += [
             _series(name, f"group_offsets.{column}", unit, asked.since, parts.windows, parts.of_group(column))
             for name, column, unit in _OF_GROUPS
         ]
-        found.append(_started(subject.clients, asked.since, parts.windows))
+        series.append(_started(subject.clients, asked.since, parts.windows))
     return OverTime(
         windows=parts.windows,
         window_s=next((each["window_s"][0].as_py() for each in (parts.rows, trends) if each.num_rows), 0),
         of=str(sample),
         sampled=len(sample.own),
         peers_are=sample.peers_are,
-        series=[each for each in found if any(value is not None for value in each.values)],
+        series=[each for each in series if any(value is not None for value in each.values)],
         sent=parts.sent(),
         trend=trends["trend"][-1].as_py() if trends.num_rows else None,
     )
 
 
 class _Values(NamedTuple):
-    """Numbers of rows, NaN where there is none, which rows are the subject's own, and the places of their windows."""
+    """Numbers of rows (NaN for none), a mask of the subject's own rows, and the indices of their windows."""
 
     numbers: Numbers
     is_own: Numbers
@@ -327,20 +327,20 @@ class _Parts:
         self._is_client: Numbers = one(self.rows["role"]).is_null().to_numpy(zero_copy_only=False)
 
     def latencies(self) -> _Values:
-        """Of links; of a node or path those to others are its peers."""
+        """Latency of links; for a node or a path, the peers are the links to other nodes."""
         node = filled(self.rows["node_id"], -1)
         is_link = ~self._is_client & (node >= 0) & (filled(self.rows["coordinator"].cast(pa.int8()), 0) == 0)
-        found = np.where(is_link, self._number(_LATENCY), np.nan)
-        return _Values(found, self._is_own if self._node_id is None else node == self._node_id, self._place)
+        latency = np.where(is_link, self._number(_LATENCY), np.nan)
+        return _Values(latency, self._is_own if self._node_id is None else node == self._node_id, self._place)
 
     def values(self, figure: _Figure) -> _Values:
-        """Of clients."""
-        found = np.where(self._is_client, self._number(figure.column), np.nan)
-        numbers = found / filled(self.rows["window_s"], 1) if figure.is_rate else found
+        """A figure per client."""
+        values = np.where(self._is_client, self._number(figure.column), np.nan)
+        numbers = values / filled(self.rows["window_s"], 1) if figure.is_rate else values
         return _Values(numbers, self._is_own, self._place)
 
     def of_group(self, column: str) -> _Values:
-        """Of its trends."""
+        """A column of the group's trends."""
         numbers = filled(one(self._trends[column]).cast(pa.float64()), np.nan)
         return _Values(numbers, np.ones(len(numbers), np.bool_), self._place_of_trend)
 
@@ -348,26 +348,26 @@ class _Parts:
         return filled(one(self.rows[column]).cast(pa.float64()), np.nan)
 
     def sent(self) -> list[str]:
-        """What the subject's instances sent, as `verdicts.memory.Memory.sent` names it."""
+        """Columns that the subject's instances sent, named as in `verdicts.memory.Memory.sent`."""
         clients = self.rows.filter(pa.array(self._is_client & self._is_own))
-        found: set[str] = set()
+        columns: set[str] = set()
         for dialect in pc.unique(clients["dialect"]).to_pylist():
             ids = clients.filter(pc.equal(clients["dialect"], dialect))["client_instance_id"]
             rows = self.rows.filter(pc.is_in(self.rows["client_instance_id"], value_set=ids.combine_chunks()))
-            found |= {f"{dialect} {name}" for name in rows.column_names if rows[name].null_count < rows.num_rows}
-        return sorted(found)
+            columns |= {f"{dialect} {name}" for name in rows.column_names if rows[name].null_count < rows.num_rows}
+        return sorted(columns)
 
 
 _NOW: Final = 3
-"""Windows."""
+"""Number of windows in `Series.now`."""
 
 
 def _series(
-    name: str, metric: str, unit: str, since: datetime | None, windows: Sequence[datetime], found: _Values
+    name: str, metric: str, unit: str, since: datetime | None, windows: Sequence[datetime], values: _Values
 ) -> Series:
     own, peers = (
-        medians(np.where(which, found.place, -1), found.numbers, len(windows))
-        for which in (found.is_own, ~found.is_own)
+        medians(np.where(which, values.place, -1), values.numbers, len(windows))
+        for which in (values.is_own, ~values.is_own)
     )
     if metric == _PUSHES:  # none is 0 once it has begun
         begun = np.cumsum(~np.isnan(own)) > 0
@@ -383,12 +383,12 @@ def _series(
         peer_values=_or_none(peers),
         now=_median(own[latest]),
         before=_median(own[known[is_before]]),
-        peers=_median(found.numbers[~found.is_own & np.isin(found.place, latest)]),
+        peers=_median(values.numbers[~values.is_own & np.isin(values.place, latest)]),
     )
 
 
 def _started(clients: Table, since: datetime | None, windows: list[datetime]) -> Series:
-    """How many instances of the subject sent their first push in each window; of all of them, not of a sample."""
+    """Number of the subject's instances that sent their first push in each window; all instances, not a sample."""
     seen = one(clients["first_seen"].cast(pa.int64())).to_numpy(zero_copy_only=False)
     starts = np.array([micros_of(window) for window in windows], np.int64)
     place = np.searchsorted(starts, seen, side="right") - 1

@@ -15,26 +15,26 @@ from fleetgauge.terminal.plot import sparkline
 from fleetgauge.terminal.table import list_table, print_rows
 
 _NARROW: Final = 64
-"""Of the columns beside the plot [characters]."""
+"""Width of the columns beside the plot [characters]."""
 
 _PLOT: Final = range(12, 49)
 
 
-def print_explanation(console: Console, found: Explanation) -> None:
-    """Prints it, as wide as the console at most."""
-    cluster = found.cluster_id or "unknown"
-    open_ = sum(row["state"] == "open" for row in found.verdicts)
-    counts = f"{open_} open and {len(found.verdicts) - open_} cleared verdicts concern it"
-    print_line(console, f"{found.kind} {found.subject}, cluster {cluster}: {counts}.", style="bold")
-    for rank, cause in enumerate(folded(found.verdicts), 1):
+def print_explanation(console: Console, explanation: Explanation) -> None:
+    """Prints an explanation, at most as wide as the console."""
+    cluster = explanation.cluster_id or "unknown"
+    open_ = sum(row["state"] == "open" for row in explanation.verdicts)
+    counts = f"{open_} open and {len(explanation.verdicts) - open_} cleared verdicts concern it"
+    print_line(console, f"{explanation.kind} {explanation.subject}, cluster {cluster}: {counts}.", style="bold")
+    for rank, cause in enumerate(folded(explanation.verdicts), 1):
         console.print()
         print_cause(console, rank, cause, several=False, shows_all=True)
-    _print_suspected(console, found.suspected)
-    _print_series(console, found)
-    _print_versions(console, found)
-    _print_instances(console, found)
-    if found.coverage is not None:
-        _print_coverage(console, found.fine, found.coverage)
+    _print_suspected(console, explanation.suspected)
+    _print_series(console, explanation)
+    _print_versions(console, explanation)
+    _print_instances(console, explanation)
+    if explanation.coverage is not None:
+        _print_coverage(console, explanation.fine, explanation.coverage)
 
 
 def _print_suspected(console: Console, rows: list[Row]) -> None:
@@ -47,30 +47,28 @@ def _print_suspected(console: Console, rows: list[Row]) -> None:
         lasted, needed = (duration_text(timedelta(seconds=row[name])) for name in ("lasted_s", "for_s"))
         print_line(
             console,
-            f"{row['verdict']} {row['subject']}: since {since:%H:%M}, {lasted} of the {needed} that it takes; opens at "
-            f"{opens:%H:%M} UTC if it goes on",
+            f"{row['verdict']} {row['subject']}: since {since:%H:%M}, {lasted} of the {needed} required; opens at "
+            f"{opens:%H:%M} UTC if it continues",
             2,
         )
 
 
-def _print_series(console: Console, found: Explanation) -> None:
-    figures = found.over_time
+def _print_series(console: Console, explanation: Explanation) -> None:
+    figures = explanation.over_time
     console.print()
     if not figures.series:
-        print_line(
-            console, "Nothing is known of it over time: it sent none of the figures that verdicts are judged by."
-        )
+        print_line(console, "No figures over time: it sent none of the metrics that verdicts use.")
         return
     begin, end = figures.windows[0], figures.windows[-1]
     lasts = duration_text(end - begin)
     print_line(
         console,
-        f"Over {lasts} to {end:%Y-%m-%d %H:%M} UTC, windows of {figures.window_s} s: {figures.of}; peers: "
+        f"{lasts} up to {end:%Y-%m-%d %H:%M} UTC, windows of {figures.window_s} s: {figures.of}; peers: "
         f"{figures.peers_are}.",
         style="bold",
     )
     if figures.trend is not None:
-        print_line(console, f"By the samples of its offsets the group is {figures.trend}.")
+        print_line(console, f"By its sampled offsets the group is {figures.trend}.")
     width = min(max(console.width - _NARROW, _PLOT.start), _PLOT.stop - 1)
     table = list_table()
     for name in ("figure", f"{begin:%H:%M} to {end:%H:%M}"):
@@ -86,23 +84,23 @@ def _print_series(console: Console, found: Explanation) -> None:
     console.print(table)
 
 
-def _print_versions(console: Console, found: Explanation) -> None:
-    if found.kind == "version" or not found.versions:
+def _print_versions(console: Console, explanation: Explanation) -> None:
+    if explanation.kind == "version" or not explanation.versions:
         return
     console.print()
     print_line(console, "Versions", style="bold")
-    for version in found.versions:
+    for version in explanation.versions:
         counts = ", ".join(f"{count:,} {state}" for state, count in version["instances"].items())
         print_line(console, f"{version['software']}, {version['library'] or 'unknown library'}: {counts}", 2)
 
 
-def _print_instances(console: Console, found: Explanation) -> None:
-    if not found.instances:
+def _print_instances(console: Console, explanation: Explanation) -> None:
+    if not explanation.instances:
         return
     console.print()
-    listed = len(found.instances)
-    print_line(console, f"Instances, {listed} of {found.instance_count:,}, the latest seen first", style="bold")
-    is_of_one_client = found.kind in ("client", "instance")
+    listed = len(explanation.instances)
+    print_line(console, f"Instances, {listed} of {explanation.instance_count:,}, last seen first", style="bold")
+    is_of_one_client = explanation.kind in ("client", "instance")
     rows = [
         {
             "instance id": row["client_instance_id"],
@@ -110,7 +108,7 @@ def _print_instances(console: Console, found: Explanation) -> None:
             "state": row["state"] or "unknown",
             "last seen (UTC)": time_text(row["last_seen"]),
         }
-        for row in found.instances
+        for row in explanation.instances
     ]
     print_rows(console, list(rows[0]), rows)
 

@@ -40,10 +40,10 @@ def show_changes(request: VerdictsRequest, since: datetime, out: TextIO) -> set[
         known = fleet.judged()
         if known.begin is None or since <= known.begin:
             out.write(
-                f"The tables begin after {since:%Y-%m-%d %H:%M} UTC: what was there first counts as having come.\n"
+                f"The tables begin after {since:%Y-%m-%d %H:%M} UTC: everything in their first window counts as new.\n"
             )
         if not rows.num_rows:
-            out.write(f"Nothing changed since {since:%Y-%m-%d %H:%M} UTC. Known: {known}.\n")
+            out.write(f"No changes since {since:%Y-%m-%d %H:%M} UTC. Known: {known}.\n")
             return set()
     write_table(rows, request.to, _FORM, out)
     return set(to_list(rows.filter(pc.equal(rows["change"], "opened"))["severity"]))

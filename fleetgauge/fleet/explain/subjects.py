@@ -1,4 +1,4 @@
-"""What an operator may ask about by name: clients, instances, groups, nodes, paths and versions of the tables."""
+"""Subjects that an operator may name: clients, instances, groups, nodes, paths and versions in the tables."""
 
 import difflib
 import re
@@ -25,7 +25,7 @@ CLIENT_COLUMNS: Final = (
 
 
 class UnknownSubjectError(FleetError):
-    """The tables know nothing of this name."""
+    """The tables hold nothing under this name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,14 +69,14 @@ def find(
     clients = store.snapshot(catalog.CLIENTS).table(CLIENT_COLUMNS)
     if cluster_id is not None:
         clients = clients.filter(pc.equal(clients["cluster_id"], cluster_id))
-    found = [
+    subjects = [
         subject
         for each in (KINDS if kind is None else (kind,))
         for subject in sorted(_of_kind(store, clients, each, name, begin), key=lambda subject: subject.cluster_id)
     ]
-    if not found:
+    if not subjects:
         raise UnknownSubjectError(_unknown(clients, name, kind))
-    return found
+    return subjects
 
 
 def _of_kind(store: Store, clients: Table, kind: str, name: str, begin: datetime) -> Iterator[Subject]:
@@ -108,7 +108,7 @@ def _clusters_without_telemetry(store: Store, kind: str, name: str, begin: datet
 
 
 def _of_nodes(store: Store, clients: Table, kind: str, name: str, begin: datetime) -> Iterator[Subject]:
-    """Nodes that clients have links to; a path is of one client id."""
+    """Nodes that clients have links to; a path is the link of one client id to a node."""
     client_id, _, node = name.rpartition(_PATH)
     if not re.fullmatch(r"[0-9]{1,9}", node) or (kind == "path") != bool(client_id):
         return
@@ -141,5 +141,5 @@ def _unknown(clients: Table, name: str, kind: str | None) -> str:
     named = [each for each in ("client", "group", "version", "instance") if kind in (None, each)]
     known = {each for one in named for each in _names(clients, one).drop_null().unique().to_pylist()}
     nearest = difflib.get_close_matches(name[:100], sorted(known), n=_MOST_NAMES, cutoff=0.5)
-    hint = f"the nearest names are {', '.join(nearest)}" if nearest else "fleet show clients lists what there is"
-    return f"the tables know no {what} {name!r}: {hint}"
+    hint = f"the nearest names are {', '.join(nearest)}" if nearest else "fleet show clients lists all clients"
+    return f"the tables have no {what} {name!r}: {hint}"

@@ -21,9 +21,9 @@ def inventory(rows: Table) -> Table:
     one                 billing    2       1           110     12:01:00   yes
     two                 audit      1       0           10      12:01:00   no
     """
-    found = merged(rows)
+    merged_rows = merged(rows)
     names = [name for name in INVENTORY.names if name in SEEN.names]
-    return conformed(INVENTORY, {name: one(found[name]) for name in names}, found.num_rows)
+    return conformed(INVENTORY, {name: one(merged_rows[name]) for name in names}, merged_rows.num_rows)
 
 
 def activity(rows: Table) -> Table:
@@ -39,7 +39,7 @@ def activity(rows: Table) -> Table:
 
 
 def seen_by_day(days: Table) -> Table:
-    """ACTIVITY -> SEEN: a day's row stands for the push that was its last."""
+    """ACTIVITY -> SEEN: a day's row is used as the last push of that day."""
     columns = {name: one(days[name]) for name in ACTIVITY.names}
     columns["group_seen_at"] = pc.if_else(pc.is_valid(columns["group_id"]), columns["last_seen"], None)
     return conformed(SEEN, columns, days.num_rows)

@@ -27,7 +27,7 @@ _TIMES: Final = (
     ("consumer", "consumer-coordinator-metrics", "commit_latency"),
     ("share-consumer", "consumer-share-fetch-manager-metrics", "fetch_latency"),
 )
-"""The times that clients measure: role, Kafka's group (JMX), and what names of measures have before `_avg_ms`."""
+"""Times that clients measure: role, Kafka's group (JMX), and the prefix of the measure before `_avg_ms`."""
 
 
 _REST: Final = "latency_avg_ms, latency_max_ms, samples, unit, meaning, node_id < 0 AS bootstrap"
@@ -84,7 +84,7 @@ def _times(*, of_links: bool) -> str:
 
 
 def _measured(suffix: str) -> str:
-    """The measure that a row of clients and times is about."""
+    """The measure of a row of clients and times."""
     names = sorted({time for _, group, time in _TIMES if group not in ROLES_OF_NODES})
     return f"CASE of_time {' '.join(f'WHEN {literal(name)} THEN {name}_{suffix}' for name in names)} END"
 

@@ -1,4 +1,4 @@
-"""Gold: metrics, what clients are known to send: the standard-metrics table as a table."""
+"""Gold: metrics that clients are known to send: the standard-metrics table as a table."""
 
 from fleetgauge.fleet.arrow import Table, pa
 from fleetgauge.fleet.schemas import METRICS

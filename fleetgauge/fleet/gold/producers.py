@@ -1,4 +1,4 @@
-"""Gold: producers, what each sends, how it fares and what it waits for, by window."""
+"""Gold: producers, per window: what each sends, its errors, and the times that it waits."""
 
 from functools import cache
 
@@ -6,7 +6,7 @@ from fleetgauge.fleet.gold.sql import KEY, WINDOWED, Query, listed, measures_of,
 from fleetgauge.fleet.schemas import PRODUCERS
 
 _OF_TOPICS = ("records_sent", "bytes_sent", "record_errors", "record_retries")
-"""The measures that Java sends twice: of the producer, and of each of its topics."""
+"""Measures that Java sends twice: for the producer, and for each of its topics."""
 
 
 @cache

@@ -34,7 +34,7 @@ _OF_CLIENTS: Final = (*IDENTITY, *MEMBER)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """A table as SQL of another table.
+    """A table, defined by SQL over another table.
 
     Attributes:
         schema: of the rows.
@@ -77,22 +77,22 @@ def _words(text: str) -> frozenset[str]:
 
 
 def _merged(key: Sequence[str], columns: Iterable[str], where: str) -> str:
-    made = "".join(f",\n  {_COLUMNS[name]} AS {name}" for name in columns)
-    return f"SELECT {listed(key)}{made}\nFROM windows\nWHERE {where}\nGROUP BY {listed(key)}"
+    computed = "".join(f",\n  {_COLUMNS[name]} AS {name}" for name in columns)
+    return f"SELECT {listed(key)}{computed}\nFROM windows\nWHERE {where}\nGROUP BY {listed(key)}"
 
 
 def listed(names: Iterable[str]) -> str:
-    """Columns, or values, one after the other."""
+    """Columns or values, separated by commas."""
     return ", ".join(names)
 
 
 def latest(value: str, at: str, *then: str) -> str:
-    """The value with the latest time, and of the same time the one with the greatest further columns."""
+    """SQL: the value with the latest time; at equal times the one with the greatest further columns."""
     return f"max_by({value}, CASE WHEN {at} IS NOT NULL THEN struct({listed((at, *then))}) END)"
 
 
 def exact_sum(value: str) -> str:
-    """The sum of floating-point numbers as whole thousandths, the same in any order."""
+    """SQL: the sum of floating-point numbers as whole thousandths, the same in any order."""
     return f"CAST(sum(try_cast(round({value} * {GROWTH_UNITS}) AS BIGINT)) AS DOUBLE) / {GROWTH_UNITS}"
 
 
@@ -122,7 +122,7 @@ _COLUMNS: Final = {
     **{f"{family}_gap": _is_marked(family, "gap", "before_subscription") for family in MARKED},
     **{f"{family}_covers_gap": _is_marked(family, "covers_gap") for family in MARKED},
 }
-"""The columns of `clients` and `links` beside those that tell their rows, by what makes them of partial rows.
+"""Columns of `clients` and `links` besides their keys, with the SQL that computes each from partial rows.
 
 `X_samples` is the number of values in an average; `F_gap` and `F_covers_gap` are true where points of a family's sums
 carry such a mark.
@@ -135,7 +135,7 @@ def measures_of(schema: Schema) -> list[str]:
 
 
 def unknown(columns: Iterable[str], *roles: str) -> str:
-    """Names of the measures that a client's library never sends; of a library that is not known, those that are null.
+    """SQL: names of the measures that the client's library never sends; for an unknown library, those that are null.
 
     Args:
         columns: names of measures.
@@ -165,7 +165,7 @@ def described(metric: str) -> str:
 
 
 def literal(text: str | None) -> str:
-    """A text as SQL has it; Spark and others write a quote in a text in different ways."""
+    """A text as an SQL literal; Spark and other engines escape quotes differently."""
     if text is None:
         return "NULL"
     parts = [f"'{part}'" for part in text.split("'")]

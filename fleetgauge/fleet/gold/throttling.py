@@ -1,4 +1,4 @@
-"""Gold: throttling, how long brokers had each client wait for its quota, as their answers said."""
+"""Gold: throttling, the time that brokers made each client wait for a quota, by their responses."""
 
 from functools import cache
 from typing import Final
@@ -12,8 +12,8 @@ _REQUESTS: Final = (
     ("fetch", "consumer-fetch-manager-metrics", False),
     ("fetch", "consumer-share-fetch-manager-metrics", True),
 )
-"""Kinds of request, Kafka's groups (JMX), and if share consumers have them. A broker's answer says one time for all
-quotas that it ran into, so the REQUEST quota's is in these too; clients measure no other requests' throttling.
+"""Kinds of request, Kafka's groups (JMX), and whether share consumers have them. A response has one throttle time for
+all quotas that were exceeded, so the REQUEST quota's time is included; clients measure no throttling of other requests.
 """
 
 

@@ -1,1 +1,1 @@
-"""The page that an operator forwards: one HTML file of the whole fleet, or of one subject of it."""
+"""The page that an operator can forward: one HTML file about the whole fleet, or about one subject."""

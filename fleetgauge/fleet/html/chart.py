@@ -1,4 +1,4 @@
-"""Line charts as geometry: what templates draw as SVG. Nothing here is markup."""
+"""Line charts as geometry, which templates draw as SVG. No markup is made here."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ BOX: Final = (_LEFT, _RIGHT, _TOP, _BOTTOM)
 """Left, right, top and bottom of the plotted area [px]."""
 _MOST_POINTS: Final = 150
 _DOT: Final = "m-1.5 0a1.5 1.5 0 1 0 3 0a1.5 1.5 0 1 0 -3 0"
-"""A line of no length is as wide as a line, which is not seen."""
+"""A dot: SVG does not draw a line of length 0."""
 _STEPS_S: Final = (60, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800)
 
 Values = Sequence[float | None]
@@ -50,8 +50,8 @@ class Chart:
 
     Attributes:
         name: what is plotted.
-        of: whose figures these are; may be empty.
-        text: the same in a sentence, for those who do not see it.
+        of: description of the subject; may be empty.
+        text: a sentence for screen readers.
         x_ticks, y_ticks: of the axes.
         shade: x and width of the time that a verdict lasted; None for none.
         lines: from back to front.
@@ -70,16 +70,16 @@ class Chart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plotted:
-    """What a chart is made of.
+    """Input of a chart.
 
     Attributes:
         name, unit: of the figure.
-        of: whose figures these are; may be empty.
+        of: description of the subject; may be empty.
         windows: beginnings of the values.
         window_s: their length [s].
         values, peers: one each.
-        expected: what the verdict compares with; None where it compares something else.
-        before: what was usual before it; None where that is not known.
+        expected: the verdict's expected value; None if it compares another quantity.
+        before: the usual value before the verdict; None if unknown.
         lasted: begin and end of the verdict; None for none.
     """
 
@@ -96,7 +96,7 @@ class Plotted:
 
 
 def chart(plotted: Plotted) -> Chart:
-    """The chart of a figure over time; there is one window at least."""
+    """The chart of a figure over time; needs at least one window."""
     begin, end = plotted.windows[0], plotted.windows[-1] + timedelta(seconds=plotted.window_s)
     length_s = max((end - begin).total_seconds(), 1.0)
 
@@ -127,7 +127,7 @@ def chart(plotted: Plotted) -> Chart:
     if plotted.lasted is not None and plotted.lasted[1] > begin and plotted.lasted[0] < end:
         first, last = (x(at) for at in plotted.lasted)
         shade = (first, round(max(last - first, 1.0), 1))
-        keys.append(Key("shade", "the verdict lasts"))
+        keys.append(Key("shade", "duration of the verdict"))
     return Chart(
         name=plotted.name,
         of=plotted.of,
@@ -161,18 +161,18 @@ def _path(places: Sequence[float], values: Values, y: Callable[[float], float]) 
 
 
 def _thinned(places: Sequence[float], values: Values) -> list[tuple[float, float | None]]:
-    """As many points as can be seen: medians of what lies together."""
+    """At most as many points as can be seen: medians of adjacent points."""
     count = min(len(values), _MOST_POINTS)
     cuts = [len(values) * at // count for at in range(count + 1)] if count else [0]
-    found: list[tuple[float, float | None]] = []
+    thinned: list[tuple[float, float | None]] = []
     for begin, end in pairwise(cuts):
         known = [value for value in values[begin:end] if value is not None]
-        found.append((places[(begin + end - 1) // 2], median(known) if known else None))
-    return found
+        thinned.append((places[(begin + end - 1) // 2], median(known) if known else None))
+    return thinned
 
 
 def _scale(values: Sequence[float], unit: str) -> tuple[float, float, list[float]]:
-    """The least and the greatest value of the axis, and where its lines are: about four, at round numbers."""
+    """Least and greatest value of the axis, and its grid lines: about four, at round numbers."""
     low, high = min([0.0, *values]), max([0.0, *values])
     if unit == "ratio" and high <= 1.0:
         high = 1.0 if high > 0.4 else high
@@ -186,7 +186,7 @@ def _scale(values: Sequence[float], unit: str) -> tuple[float, float, list[float
 
 
 def _label(value: float, unit: str) -> str:
-    """Of a line of the axis.
+    """Label of a grid line.
 
     >>> _label(0.5, "ratio"), _label(1_500_000, "records"), _label(20, "ms"), _label(0.02, "ms")
     ('50 %', '1.5M', '20 ms', '0.02 ms')
@@ -200,27 +200,27 @@ def _label(value: float, unit: str) -> str:
 
 
 def _times(begin: datetime, end: datetime) -> list[tuple[datetime, str]]:
-    """Round times between two, five or fewer; dates where there are several days."""
+    """At most five round times between two times; dates if they span several days."""
     length_s = (end - begin).total_seconds()
     step_s = next((step for step in _STEPS_S if length_s / step <= 5), _STEPS_S[-1] * math.ceil(length_s / 3e6))
     step = timedelta(seconds=step_s)
     midnight = begin.replace(hour=0, minute=0, second=0, microsecond=0)
     at = midnight + step * math.ceil((begin - midnight) / step)
     form = "%H:%M" if length_s <= 86_400 else "%d %b" if step_s >= 86_400 else "%d %b %H:%M"
-    found = []
+    times = []
     while at <= end:
-        found.append((at, f"{at:{form}}"))
+        times.append((at, f"{at:{form}}"))
         at += step
-    return found
+    return times
 
 
 def _sentence(plotted: Plotted) -> str:
-    """From when to when, the least and the most, the last three known, the usual value."""
+    """A sentence with begin and end, least and greatest value, the last three known values, and the usual value."""
     known = [value for value in plotted.values if value is not None]
     first, last = plotted.windows[0], plotted.windows[-1]
     text = f"{plotted.name} from {first:%d %b %H:%M} to {last:%d %b %H:%M} UTC"
     if not known:
-        return f"{text}: nothing is known."
+        return f"{text}: no data."
     least, most, now = (amount(value, plotted.unit) for value in (min(known), max(known), median(known[-3:])))
-    usual = "" if plotted.before is None else f", usual before {amount(plotted.before, plotted.unit)}"
-    return f"{text}: between {least} and {most}, at the end {now}{usual}."
+    usual = "" if plotted.before is None else f", usually {amount(plotted.before, plotted.unit)}"
+    return f"{text}: between {least} and {most}, last {now}{usual}."

@@ -18,22 +18,22 @@ from fleetgauge.fleet.tables.store import Store
 
 MOST_CLUSTERS: Final = 6
 MOST_CLIENTS: Final = 15
-"""Of a cluster and role."""
+"""Most clients of a cluster and role that get a line each."""
 MOST_NODES: Final = 20
 MOST_FURTHER: Final = 60
-"""Clusters that are one line of a table each."""
+"""Most further clusters, each of which is one line of a table."""
 
 _ROWS: Final = 400_000
-"""Wide rows that are read about: of a large fleet those of few windows, or of a part of the clients."""
+"""Wide rows read, about; a large fleet is read for fewer windows, or for a part of its clients."""
 _SPAN: Final = timedelta(hours=1)
 _STEPS_MS: Final = (2, 5, 10, 20, 50, 100, 200, 500)
-"""Where one shade ends and the next begins [ms]."""
+"""Upper bounds of the shades [ms]."""
 _ROLES: Final = ("producer", "consumer")
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One client (or many) and one broker: the latency as text, its shade from 0 to 8, and if a verdict is about it."""
+    """One client (or many) and one broker: latency as text, shade from 0 to 8, and whether a verdict is about it."""
 
     text: str
     shade: int | None
@@ -51,7 +51,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """The rows of a role, and how many clients are in the aggregates alone."""
+    """Rows of a role, and the number of clients that only the aggregates include."""
 
     role: str
     clients: int
@@ -66,8 +66,8 @@ class Map:
     Attributes:
         cluster_id: of it.
         nodes: its brokers, those that are shown.
-        nodes_left_out: how many are not.
-        marked: those that a verdict is about.
+        nodes_left_out: number of brokers not shown.
+        marked: brokers that a verdict is about.
         blocks: by role.
     """
 
@@ -95,10 +95,10 @@ class HeatMap:
 
     Attributes:
         begin, end: of the windows that were read; None where there is none.
-        one_in: of so many client instances one was read.
+        one_in: one of this many client instances was read.
         maps: clusters with verdicts first, then the largest.
         further: the other clusters, and `left_out` of them.
-        waiting: links of consumers that read responses late, since they are away from `poll()`; they are left out.
+        waiting: links of consumers that read responses late, since they rarely call `poll()`; left out.
     """
 
     begin: datetime | None = None
@@ -111,7 +111,7 @@ class HeatMap:
 
 
 def shade(latency_ms: float) -> int:
-    """From 0 to 8.
+    """Shade of a latency, from 0 to 8.
 
     >>> shade(1.5), shade(5), shade(700)
     (0, 2, 8)
@@ -120,14 +120,14 @@ def shade(latency_ms: float) -> int:
 
 
 def shade_labels() -> list[str]:
-    """Of the legend."""
+    """Labels of the legend."""
     bounds = [f"{step:,}" for step in _STEPS_MS]
     between = [f"{low} to {high}" for low, high in pairwise(bounds)]
     return [f"< {bounds[0]}", *between, f"≥ {bounds[-1]} ms"]
 
 
 def heat_map(store: Store, end: datetime | None, open_rows: list[dict[str, Any]]) -> HeatMap:
-    """The last hour of the tables, or less of a large fleet."""
+    """Latency of the last hour of the tables; of a large fleet, of a shorter time."""
     files = [file for file in store.files(catalog.WINDOWS) if file["num_records"]]
     if end is None or not files:
         return HeatMap()
@@ -153,7 +153,7 @@ _READ: Final = tuple(
 
 
 def _read(files: list[dict[str, Any]], end: datetime) -> tuple[datetime, int]:
-    """From when on windows are read, and of one instance in how many, for about `_ROWS` rows.
+    """First time to read, and the fraction 1/n of instances, so that about `_ROWS` rows are read.
 
     Files tell how many rows they have, and of which time: rows of a file count as evenly spread.
     """
@@ -232,7 +232,7 @@ def _of_cluster(cluster_id: str, links: Table, open_rows: list[dict[str, Any]]) 
 
 
 def _block(links: Table, role: str, nodes: Numbers, own: list[dict[str, Any]]) -> Block:
-    """One row per client id: the mean over its instances; above them the median and the slowest twentieth of all."""
+    """One row per client id: the mean over its instances; above them the median and the slowest 5 % of all."""
     client, names = codes(links["client_id"]), one(links["client_id"]).dictionary_encode().dictionary.to_pylist()
     count, width = len(names), len(nodes)
     place = np.searchsorted(nodes, filled(links["node_id"], -1))
@@ -256,7 +256,7 @@ def _block(links: Table, role: str, nodes: Numbers, own: list[dict[str, Any]]) -
     if count > 1:
         with np.errstate(all="ignore"):
             columns = [mean[~np.isnan(mean[:, at]), at] for at in range(width)]
-        for quantile, what in ((0.5, "median of"), (0.95, "slowest twentieth of"))[: 1 + (count > MOST_CLIENTS)]:
+        for quantile, what in ((0.5, "median of"), (0.95, "slowest 5 % of"))[: 1 + (count > MOST_CLIENTS)]:
             cells = [_cell(float(np.quantile(each, quantile)) if len(each) else np.nan, False) for each in columns]
             lines.append(Line(name=f"{what} {words.count(count, role)}", is_aggregate=True, cells=cells))
     for at in order[:MOST_CLIENTS]:

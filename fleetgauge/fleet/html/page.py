@@ -73,5 +73,5 @@ def _source(environment: Environment, name: str) -> str:
 
 
 def _digest(text: str) -> str:
-    """Of an inline script or style, as a Content-Security-Policy has it."""
+    """Hash of an inline script or style, in the form of a Content-Security-Policy."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -18,7 +18,7 @@ from fleetgauge.fleet.views.verdict_list import Cause
 Row = dict[str, Any]
 
 MOST_PLOTTED: Final = 20
-"""Problems that are shown with plots; further ones are lines of a table."""
+"""Problems shown with plots; further problems are lines of a table."""
 MOST_EXPLAINED: Final = 12
 _MOST_INSTANCES: Final = 12
 _LEAST_BEFORE: Final = timedelta(hours=1)
@@ -30,7 +30,7 @@ _PLOTTED_AS: Final = {
     "request_size_avg_bytes": "records_per_request_avg",
     "buffer_exhausted_records": "buffer_wait_ratio_avg",
 }
-"""Metrics of evidence that are not kept by window, or not as that, and the nearest figure that is."""
+"""Metrics of evidence that are not kept by window, or not in that form, and the nearest figure that is."""
 
 _EXPECTED: Final = frozenset(
     {
@@ -38,8 +38,9 @@ _EXPECTED: Final = frozenset(
         "buffer_wait_ratio_avg", "record_errors", "bytes_sent_per_s", "assigned_partitions",
     }
 )  # fmt: skip
-"""Figures that verdicts hold against a bound as they are plotted. Of the others what was usual before is drawn: the
-evidence is of another quantity (growth of a lag, rebalances an hour), or of other links than the sample drawn."""
+"""Figures that verdicts compare with a bound as plotted. For all others the value before the verdict is drawn: the
+evidence is another quantity (growth of a lag, rebalances per hour), or comes from other links than the plotted sample.
+"""
 
 _ELSE_CHANGED: Final = log(1.5)
 
@@ -57,16 +58,16 @@ class Figure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """A cause, as the page shows it.
+    """A cause, as shown on the page.
 
     Attributes:
         number: its place in the report.
         row: of VERDICTS.
         title, since, who, why, action: sentences.
         state: its severity, or `cleared`.
-        charts: of its evidence, and of what else changed most.
+        charts: of its evidence, and of the other figures that changed most.
         figures: all that is known of its subject over time.
-        peers_are: whom they stand beside.
+        peers_are: description of the peers.
         evidence: window, what was observed and expected, and the metric.
         explains: title and time of verdicts that it explains, and how many more there are.
     """
@@ -89,19 +90,19 @@ class Problem:
 
     @property
     def shape(self) -> str:
-        """Beside the word of its severity."""
+        """Symbol shown beside the severity."""
         return words.SHAPES.get(self.state, "●")
 
 
 def problems(store: Store, clients: Table, causes: Sequence[Cause], begin: datetime, end: datetime) -> list[Problem]:
-    """All causes in their order; the first `MOST_PLOTTED` with plots and evidence.
+    """All causes in their order; the first `MOST_PLOTTED` have plots and evidence.
 
     Args:
         store: the tables.
         clients: `subjects.CLIENT_COLUMNS`.
         causes: best rank first, open ones before the others.
-        begin: of what the report is about.
-        end: of the same.
+        begin: of the reported time.
+        end: of the reported time.
     """
     asked = [
         (number, Asked(_subject(cause.row, clients), *_period(cause.row, begin, end)))
@@ -110,13 +111,13 @@ def problems(store: Store, clients: Table, causes: Sequence[Cause], begin: datet
     ]
     metrics = {each["metric"] for cause in causes[:MOST_PLOTTED] for each in cause.row["evidence"] or ()}
     metrics |= {_PLOTTED_AS.get(name, name) for name in metrics}
-    found = over_time(store, [each for _, each in asked], _MOST_INSTANCES, metrics) if asked else []
-    figures = dict(zip((number for number, _ in asked), found, strict=True))
+    series = over_time(store, [each for _, each in asked], _MOST_INSTANCES, metrics) if asked else []
+    figures = dict(zip((number for number, _ in asked), series, strict=True))
     return [problem_of(number, cause, figures.get(number)) for number, cause in enumerate(causes)]
 
 
 def _period(row: Row, begin: datetime, end: datetime) -> tuple[datetime, datetime, datetime]:
-    """Where its plots begin, when it opened, and where they end: so that before and after can be seen."""
+    """Begin of the plots, time of opening, and end of the plots, so that before and after are visible."""
     first, last = row["opened_at"], row["cleared_at"] or end
     around = max(last - first, _LEAST_BEFORE)
     until = end if row["cleared_at"] is None else min(last + around / 2, end)
@@ -124,7 +125,7 @@ def _period(row: Row, begin: datetime, end: datetime) -> tuple[datetime, datetim
 
 
 def _subject(row: Row, clients: Table) -> Subject:
-    """Of a row; of a node or path the instances that the row names."""
+    """Subject of a row; for a node or path, the instances that the row names."""
     of_kind = {"client": "client_id", "group": "group_id"}.get(row["subject_kind"])
     own = pc.equal(clients["cluster_id"], row["cluster_id"])
     if of_kind is None:
@@ -141,7 +142,7 @@ def _subject(row: Row, clients: Table) -> Subject:
 
 
 def problem_of(number: int, cause: Cause, figures: OverTime | None) -> Problem:
-    """A cause in sentences; with plots where its figures are known."""
+    """A cause in sentences, with plots if its figures are known."""
     row = cause.row
     kinds = Counter(each["verdict"] for each in cause.explains)
     about: dict[str, Any] = {}
@@ -172,7 +173,7 @@ def _whose(row: Row, figures: OverTime) -> str:
     if row["node_id"] is None:
         return figures.of
     return (
-        f"links to broker {row['node_id']} of {figures.sampled:,} of the {row['instance_count']:,} instances concerned"
+        f"links to broker {row['node_id']} of {figures.sampled:,} of the {row['instance_count']:,} affected instances"
     )
 
 
@@ -192,12 +193,12 @@ def _with_unit(value: float | None, unit: str) -> str:
 
 
 def all_charts(figures: OverTime, row: Row | None) -> list[Chart]:
-    """Of every figure, with the time that a verdict lasted, if there is one."""
+    """A chart of every figure, with the duration of a verdict if there is one."""
     return [_chart(figures, each, row) for each in figures.series]
 
 
 def _charts(figures: OverTime, row: Row, most: int = 2) -> list[Chart]:
-    """Of a verdict's evidence first, then of what else changed most."""
+    """Charts of a verdict's evidence first, then of the figures that changed most."""
     by_metric = {each.metric: each for each in figures.series}
     metrics = dict.fromkeys(each["metric"] for each in reversed(row["evidence"] or ()))
     chosen = [
@@ -211,7 +212,7 @@ def _charts(figures: OverTime, row: Row, most: int = 2) -> list[Chart]:
 
 
 def _change(figures: OverTime, series: Series, row: Row) -> float:
-    """How far it is from what it was before, while the verdict lasts (log)."""
+    """Change of a figure since before the verdict (logarithm of the ratio)."""
     if series.before is None:
         return 0.0
     last = row["cleared_at"] or row["last_seen_at"]

@@ -1,4 +1,4 @@
-"""What the report says: read from the standing tables, bounded, ready to be laid out by `fleet.html.page`."""
+"""Content of the report: read from the tables, bounded, ready for the layout by `fleet.html.page`."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -23,9 +23,9 @@ from fleetgauge.verdicts.coverage import coverage
 Row = dict[str, Any]
 
 MOST_LISTED: Final = 200
-"""Problems beyond those with plots: lines of a table."""
+"""Most problems beyond those with plots; they are lines of a table."""
 MOST_TOP: Final = 5
-"""Problems of the first screen."""
+"""Problems on the first screen."""
 _LATE: Final = timedelta(hours=2)
 _DEFAULT_SINCE: Final = "24h"
 
@@ -36,14 +36,14 @@ class Report:
 
     Attributes:
         made_at: by this machine's clock.
-        known: of what it is.
-        begin, end: of what it is about, and `span`, how long that is; `is_all` if there is no older data.
-        late: how long before `made_at` the tables end, where that is long; else empty.
+        known: extent of the data, in words.
+        begin, end: of the reported time; `span` is its length, and `is_all` is True if there is no older data.
+        late: age of the newest data at `made_at`, if it is old; else empty.
         verdict: the first sentence.
         concerned: the second one, or empty.
         open, cleared: problems with plots, best rank first.
         listed: further problems; `left_out` of them are not listed.
-        sides: who has to act, for how many open problems, about whom.
+        sides: who has to act, number of open problems, and their subjects.
     """
 
     made_at: datetime
@@ -71,17 +71,17 @@ class Report:
 
     @property
     def top(self) -> list[Problem]:
-        """Those of the first screen."""
+        """Problems on the first screen."""
         return self.open[:MOST_TOP]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportRequest:
-    """Which report.
+    """Parameters of a report.
 
     Attributes:
         tables: root of the tables.
-        since: beginning of what it is about: an age, counted from the end of the tables, or a time; None is a day.
+        since: begin of the reported time: an age, counted from the end of the tables, or a time; None is a day.
         conf: settings of Spark, of which those of s3a count.
         made_at: the time by this machine's clock.
     """
@@ -106,11 +106,11 @@ def report(request: ReportRequest) -> Report:
     is_open = [row for row in rows if row["state"] == "open"]
     causes = sorted(folded(rows), key=lambda cause: cause.row["state"] != "open")
     clients = store.snapshot(catalog.CLIENTS).table(CLIENT_COLUMNS)
-    found = problems(store, clients, causes, begin, end)
-    open_ = [each for each in found if each.state != "cleared"]
+    listed = problems(store, clients, causes, begin, end)
+    open_ = [each for each in listed if each.state != "cleared"]
     covered = coverage(clients, *latest_memory(store)).to_pylist()
     size = sections.counts(clients)
-    shown, rest = found[:MOST_PLOTTED], found[MOST_PLOTTED:]
+    shown, rest = listed[:MOST_PLOTTED], listed[MOST_PLOTTED:]
     return Report(
         made_at=request.made_at,
         known=known,
@@ -144,22 +144,22 @@ _SEVERITIES: Final = (
 )
 
 
-def _verdict(found: Sequence[Problem], size: sections.Counts) -> str:
-    if not size.instances and not found:
-        return "No client is known yet: there is nothing to report on."
-    if not found:
-        return "No problem is open: nothing is wrong with what can be judged."
-    if len(found) == 1:
+def _verdict(problems: Sequence[Problem], size: sections.Counts) -> str:
+    if not size.instances and not problems:
+        return "There are no clients yet: nothing to report."
+    if not problems:
+        return "No open problems: everything that can be judged is in order."
+    if len(problems) == 1:
         kind = {"critical": "and it is critical", "warning": "a warning", "info": "for information"}
-        return f"1 problem is open, {kind[found[0].state]}."
-    states = Counter(each.state for each in found)
+        return f"1 problem is open, {kind[problems[0].state]}."
+    states = Counter(each.state for each in problems)
     parts = [words.count(states[name], one, many) for name, one, many in _SEVERITIES if states[name]]
     listed = parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
-    return f"{len(found):,} problems are open: {listed}."
+    return f"{len(problems):,} problems are open: {listed}."
 
 
 def _concerned(is_open: Sequence[Row], size: sections.Counts) -> str:
-    """How much of the fleet that is; rows name a hundred instances each at most."""
+    """A sentence on how much of the fleet the open problems concern; rows name at most a hundred instances each."""
     if not is_open or not size.instances:
         return ""
     named = {name for row in is_open for name in row["instances"]}
@@ -171,9 +171,9 @@ def _concerned(is_open: Sequence[Row], size: sections.Counts) -> str:
     return f"{subject} {verb} {least}{about:,} of {words.count(size.instances, 'client instance')}."
 
 
-def _sides(found: Sequence[Problem]) -> list[tuple[str, int, str]]:
+def _sides(problems: Sequence[Problem]) -> list[tuple[str, int, str]]:
     by_side: dict[str, list[Row]] = {}
-    for each in found:
+    for each in problems:
         by_side.setdefault(each.row["side"], []).append(each.row)
     lines = []
     for side, rows in sorted(by_side.items(), key=lambda each: -len(each[1])):
@@ -184,7 +184,7 @@ def _sides(found: Sequence[Problem]) -> list[tuple[str, int, str]]:
 
 
 def _unjudged(covered: Sequence[Row]) -> str:
-    """One sentence: of how many instances something cannot be judged."""
+    """One sentence: the number of instances for which some verdicts cannot be judged."""
     lacking, kinds = (
         sections.instances_by_kind(rows) for rows in ([row for row in covered if not row["judged"]], covered)
     )
@@ -192,15 +192,15 @@ def _unjudged(covered: Sequence[Row]) -> str:
     if not total:
         return ""
     if not number:
-        return "Every client sends enough to be judged by every verdict about its kind."
-    return f"{number:,} of {total:,} instances do not send enough to be judged in every respect."
+        return "All clients send the metrics that the verdicts about their kind need."
+    return f"{number:,} of {total:,} instances lack metrics for some verdicts."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubjectPart:
-    """A subject, as its page shows it: `problems` are verdicts that concern it, with neither plots nor figures."""
+    """A subject on its page; `problems` are verdicts that concern it, without plots or figures."""
 
-    found: Explanation
+    explanation: Explanation
     heading: str
     problems: list[Problem]
     charts: list[Chart]
@@ -209,7 +209,7 @@ class SubjectPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubjectReport:
-    """The report's page of one name: a part for each subject of that name."""
+    """The report's page about one name, with one part per subject of that name."""
 
     made_at: datetime
     name: str
@@ -217,7 +217,7 @@ class SubjectReport:
 
 
 def subject_report(request: ReportRequest, name: str, kind: str | None, cluster_id: str | None) -> SubjectReport:
-    """What `fleet explain` tells of a name; of that kind and in that cluster, if they are given.
+    """The page with the answers of `fleet explain` for a name, limited to a kind and a cluster if given.
 
     Raises:
         FleetError: there are no tables, no such subject, or the time is in no form that is known.
@@ -229,17 +229,18 @@ def subject_report(request: ReportRequest, name: str, kind: str | None, cluster_
     asked = ExplainRequest(
         text=name, tables=request.tables, kind=kind, cluster_id=cluster_id, since=since, conf=request.conf
     )
-    return SubjectReport(made_at=request.made_at, name=name, parts=[_part(found) for found in explain(asked)])
+    return SubjectReport(made_at=request.made_at, name=name, parts=[_part(each) for each in explain(asked)])
 
 
-def _part(found: Explanation) -> SubjectPart:
-    rows = [row for row in found.verdicts if row["subject_kind"] == found.kind] or found.verdicts
+def _part(explanation: Explanation) -> SubjectPart:
+    rows = [row for row in explanation.verdicts if row["subject_kind"] == explanation.kind] or explanation.verdicts
     about = next((row for row in rows if row["state"] == "open"), rows[0] if rows else None)
-    listed = [problem_of(number, Cause(row), None) for number, row in enumerate(found.verdicts)]
+    listed = [problem_of(number, Cause(row), None) for number, row in enumerate(explanation.verdicts)]
+    kind = "Broker" if explanation.kind == "node" else explanation.kind.capitalize()
     return SubjectPart(
-        found=found,
-        heading=f"{'Broker' if found.kind == 'node' else found.kind.capitalize()} {words.name(found.subject)}",
+        explanation=explanation,
+        heading=f"{kind} {words.name(explanation.subject)}",
         problems=sorted(listed, key=lambda each: each.state == "cleared"),
-        charts=all_charts(found.over_time, about) if found.over_time.windows else [],
-        coverage=[(", ".join(verdicts), why_not) for why_not, verdicts in reasons(found.coverage or ()).items()],
+        charts=all_charts(explanation.over_time, about) if explanation.over_time.windows else [],
+        coverage=[(", ".join(verdicts), why_not) for why_not, verdicts in reasons(explanation.coverage or ()).items()],
     )

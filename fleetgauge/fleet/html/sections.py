@@ -22,15 +22,15 @@ _Group = tuple[str, str]
 """Cluster and group."""
 
 MOST_LINES: Final = 40
-"""Of each table."""
+"""Most lines of each table."""
 MOST_CHANGES: Final = 25
-"""Of each kind."""
+"""Most lines of each kind of change."""
 _HOUR: Final = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Versions:
-    """The fleet by library and version: lines, how many more there are, and live instances by library."""
+    """The fleet by library and version: lines, number of further lines, and live instances by library."""
 
     lines: list[Row]
     left_out: int
@@ -38,18 +38,18 @@ class Versions:
 
 
 def versions(store: Store, outdated: Iterable[str]) -> Versions:
-    """VERSIONS over all clusters; `outdated` are subjects of open verdicts about versions."""
+    """VERSIONS of all clusters; `outdated` are subjects of open verdicts about versions."""
     old = set(outdated)
-    found: dict[tuple[str, str], Row] = {}
+    by_version: dict[tuple[str, str], Row] = {}
     for row in store.rows(catalog.VERSIONS):
         name = f"{row['client_software_name'] or 'unknown'}/{row['client_software_version'] or 'unknown'}"
-        line = found.setdefault(
+        line = by_version.setdefault(
             (row["dialect"] or "unknown", name),
             Counter() | {"library": row["dialect"] or "unknown", "name": name, "is_outdated": name in old},
         )
         for each in ("instances", "live", "silent", "gone", "ended"):
             line[each] = line.get(each, 0) + row[each]
-    lines = sorted(found.values(), key=lambda line: (-line["live"], -line["instances"], line["name"]))
+    lines = sorted(by_version.values(), key=lambda line: (-line["live"], -line["instances"], line["name"]))
     libraries: Counter[str] = Counter()
     for line in lines:
         libraries[line["library"]] += line["live"]
@@ -63,14 +63,14 @@ def versions(store: Store, outdated: Iterable[str]) -> Versions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Throttled:
-    """Clients that brokers held back: lines, and how many more there are."""
+    """Throttled clients: lines, and number of further ones."""
 
     lines: list[Row]
     left_out: int
 
 
 def throttled(store: Store, begin: datetime) -> Throttled:
-    """THROTTLING since a time, by client id and kind of request; those held back in most windows first."""
+    """THROTTLING since a time, by client id and kind of request; most throttled windows first."""
     where = (pc.field("window_start") >= begin) & (pc.field("throttled") > 0)
     names = ("window_start", "cluster_id", "principal", "client_id", "client_instance_id", "request")
     rows = store.snapshot(catalog.THROTTLING).table((*names, "throttle_avg_ms", "throttle_max_ms"), where)
@@ -89,13 +89,13 @@ def throttled(store: Store, begin: datetime) -> Throttled:
         ("client_id", "ascending"),
         ("request", "ascending"),
     ]
-    found = named.sort_by(order)
-    return Throttled(lines=found.slice(0, MOST_LINES).to_pylist(), left_out=max(found.num_rows - MOST_LINES, 0))
+    ordered = named.sort_by(order)
+    return Throttled(lines=ordered.slice(0, MOST_LINES).to_pylist(), left_out=max(ordered.num_rows - MOST_LINES, 0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Groups:
-    """Consumer groups: lines, how many more there are, and how many there are of which nothing tells the lag."""
+    """Consumer groups: lines, number of further ones, and number of groups whose lag no source gives."""
 
     lines: list[Row]
     left_out: int
@@ -159,7 +159,7 @@ def _latest_groups(store: Store, sampled: Mapping[_Group, list[Row]], begin: dat
 def _lags(
     store: Store, sampled: Mapping[_Group, list[Row]], begin: datetime, groups: Iterable[_Group]
 ) -> dict[_Group, list[tuple[datetime, float | None]]]:
-    """Lag over time of some groups: as sampled, else as their clients have it."""
+    """Lag over time of some groups: from samples, otherwise as reported by their clients."""
     lags: dict[_Group, list[tuple[datetime, float | None]]] = {key: [] for key in groups}
     ids = pa.array([group for _, group in lags], pa.string())
     where = (pc.field("window_start") >= begin) & pc.field("group_id").isin(ids)
@@ -174,18 +174,18 @@ def _lags(
 
 def _sampled(store: Store, begin: datetime) -> dict[_Group, list[Row]]:
     """Members and lag of groups that were sampled since then, by cluster and group, in the order of the windows."""
-    found: dict[_Group, list[Row]] = {}
+    samples: dict[_Group, list[Row]] = {}
     if store.has(catalog.GROUP_TRENDS):
         names = ("window_start", "cluster_id", "group_id", "members", "lag_records")
         rows = store.snapshot(catalog.GROUP_TRENDS).table(names, pc.field("window_start") >= begin)
         for row in rows.sort_by("window_start").to_pylist():
-            found.setdefault((row["cluster_id"], row["group_id"]), []).append(row)
-    return found
+            samples.setdefault((row["cluster_id"], row["group_id"]), []).append(row)
+    return samples
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
-    """What cannot be judged, and for whom.
+    """Verdicts that cannot be judged, and for which clients.
 
     Attributes:
         libraries: with their instances.
@@ -199,7 +199,7 @@ class Coverage:
 
 
 def instances_by_kind(rows: Iterable[Row]) -> dict[tuple[str, str], int]:
-    """Instances that rows of coverage are about, by library and role.
+    """Number of instances that rows of coverage are about, by library and role.
 
     A verdict may have several rows of a kind, as where a part of its groups is sampled; groups without telemetry have
     no instances.
@@ -215,7 +215,7 @@ def instances_by_kind(rows: Iterable[Row]) -> dict[tuple[str, str], int]:
 
 
 def coverage_of(rows: Sequence[Row]) -> Coverage:
-    """Of rows of `verdicts.coverage.SCHEMA`."""
+    """Coverage from rows of `verdicts.coverage.SCHEMA`."""
     names = list(dict.fromkeys(row["library"] for row in rows))
     kinds = instances_by_kind(rows)
     verdicts = dict.fromkeys(row["verdict"] for row in rows)
@@ -227,15 +227,15 @@ def coverage_of(rows: Sequence[Row]) -> Coverage:
         libraries=[(name, sum(count for (library, _), count in kinds.items() if library == name)) for name in names],
         lines=[(verdict, [cell(rows, verdict, name) for name in names]) for verdict in verdicts],
         reasons=[
-            (words.shown(why_not), ", ".join(found), sum(instances_by_kind(concerned[why_not]).values()))
-            for why_not, found in reasons(rows).items()
+            (words.shown(why_not), ", ".join(concerned_verdicts), sum(instances_by_kind(concerned[why_not]).values()))
+            for why_not, concerned_verdicts in reasons(rows).items()
         ],
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """What changed: for each kind of change its lines, and how many more there are; `summary` in one sentence."""
+    """Changes: for each kind its lines and the number of further ones; `summary` is one sentence."""
 
     since: datetime
     kinds: list[tuple[str, list[Row], int]]
@@ -244,30 +244,30 @@ class Changes:
 
 
 _KINDS: Final = (
-    ("Verdicts that opened", "opened", None),
-    ("Verdicts that cleared", "cleared", None),
-    ("Versions that came", "came", "version"),
-    ("Versions that left", "left", "version"),
-    ("Clients that came", "came", "client"),
+    ("Opened verdicts", "opened", None),
+    ("Cleared verdicts", "cleared", None),
+    ("New versions", "came", "version"),
+    ("Versions no longer in use", "left", "version"),
+    ("New clients", "came", "client"),
     ("Clients that left", "left", "client"),
 )
 
 
 def changed(fleet: Fleet, since: datetime, known_from: datetime | None) -> Changes:
-    """What `fleet changes` lists, by kind."""
-    found = changes(fleet, since)
+    """The changes that `fleet changes` lists, by kind."""
+    all_changes = changes(fleet, since)
     kinds, counts = [], []
     for heading, change, kind in _KINDS:
-        is_kind = pc.equal(found["change"], change)
+        is_kind = pc.equal(all_changes["change"], change)
         if kind is not None:
-            is_kind = pc.and_(is_kind, pc.equal(found["subject_kind"], kind))
-        of_kind = found.filter(is_kind)
+            is_kind = pc.and_(is_kind, pc.equal(all_changes["subject_kind"], kind))
+        of_kind = all_changes.filter(is_kind)
         rows = [{**row, "severity": row["severity"] or ""} for row in of_kind.slice(0, MOST_CHANGES).to_pylist()]
         kinds.append((f"{heading}: {of_kind.num_rows:,}", rows, of_kind.num_rows - len(rows)))
         counts.append(of_kind.num_rows)
     opened, cleared, _, _, came, left = counts
     verdicts = f"{words.count(opened, 'verdict')} opened and {cleared:,} cleared"
-    clients = f"{words.count(came, 'client')} came and {left:,} left"
+    clients = f"{words.count(came, 'new client')}, {left:,} left"
     summary = (
         f"{verdicts if opened or cleared else 'No verdict opened or cleared'}; "
         f"{clients if came or left else 'no client came or left'}."
@@ -277,7 +277,7 @@ def changed(fleet: Fleet, since: datetime, known_from: datetime | None) -> Chang
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """How large the fleet is."""
+    """Size of the fleet."""
 
     instances: int = 0
     states: list[tuple[str, int]] = field(default_factory=list)
@@ -287,12 +287,12 @@ class Counts:
 
     @property
     def live(self) -> int:
-        """Instances at work."""
+        """Live instances."""
         return dict(self.states).get("live", 0)
 
 
 def counts(clients: Table) -> Counts:
-    """Of CLIENTS."""
+    """Sizes from CLIENTS."""
     states = {each["values"] or "unknown": each["counts"] for each in pc.value_counts(clients["state"]).to_pylist()}
     order = [name for name in ("live", "silent", "gone", "ended", "unknown") if name in states]
     return Counts(
@@ -308,5 +308,5 @@ def counts(clients: Table) -> Counts:
 
 
 def records(value: float | None) -> str:
-    """A number of records or the like; `not sent` for what no client of it sends."""
+    """A number of records or similar; `not sent` if no client sends it."""
     return "not sent" if value is None else amount(value, "records")

@@ -1,4 +1,4 @@
-"""Verdicts in sentences for people who do not know them: what is wrong, since when, and who has to act."""
+"""Verdicts in sentences for readers who do not know them: what is wrong, since when, and who has to act."""
 
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -10,40 +10,40 @@ Row = dict[str, Any]
 
 TITLES: Final = {
     "outdated": "{subject} should be upgraded",
-    "throttled": "{subject} is held back by its quota",
-    "crash-loop": "{subject} crashes and restarts again and again",
+    "throttled": "{subject} is throttled by its quota",
+    "crash-loop": "{subject} keeps crashing and restarting",
     "connection-churn": "{subject} keeps opening new connections",
     "silent": "An instance of {client} has gone silent",
     "clock-skew": "The clock of an instance of {client} is wrong",
     "slow-processing": "{subject} processes its records too slowly",
-    "tiny-fetches": "{subject} fetches its data in tiny pieces",
-    "slow-node": "Broker {subject} answers slowly",
-    "deploy-regression": "{subject} got worse with its last deployment",
-    "slow-client": "{subject} gets slow answers from its brokers, which are fine",
-    "slow-path": "{client} waits long for broker {node}, and for no other",
+    "tiny-fetches": "{subject} fetches very little data per request",
+    "slow-node": "Broker {subject} responds slowly",
+    "deploy-regression": "{subject} got worse after its last deployment",
+    "slow-client": "{subject} gets slow responses although its brokers are fast",
+    "slow-path": "{client} has a slow path to broker {node} only",
     "rebalance-storm": "Group {subject} keeps rebalancing",
-    "stalled": "Group {subject} has stopped reading",
-    "uneven-group": "The work of group {subject} is unevenly spread",
+    "stalled": "Group {subject} has stopped consuming",
+    "uneven-group": "The load of group {subject} is unevenly distributed",
     "lagging": "Group {subject} falls behind",
-    "idle-consumer": "{subject} runs consumers that have nothing to read",
+    "idle-consumer": "{subject} runs consumers without partitions",
     "buffer-full": "{subject} cannot send as fast as it produces",
     "record-errors": "{subject} fails to send records",
-    "small-batches": "{subject} sends its records almost one by one",
-    "uncompressed": "{subject} sends much data without compression",
+    "small-batches": "{subject} sends very small batches",
+    "uncompressed": "{subject} sends much data uncompressed",
 }
-"""For each verdict of the catalogue."""
+"""Title of each verdict of the catalogue."""
 
 SIDES: Final = {
     "broker": "Kafka operators",
     "client": "Application teams",
     "network": "Network team",
     "quota": "Kafka operators (quotas)",
-    "unknown": "Not certain: begin with the application team",
+    "unknown": "Not certain: ask the application team first",
 }
-"""Who has to act, by `side` of a verdict."""
+"""Text for each `side` of a verdict, which has to act."""
 
 SHAPES: Final = {"critical": "▲", "warning": "◆", "info": "●", "cleared": "○"}
-"""Of a severity, beside its word and colour."""
+"""Symbol of a severity, shown beside its word and colour."""
 
 MOST_OF_NAME: Final = 80
 _MOST_OF_TEXT: Final = 600
@@ -65,14 +65,14 @@ def name(text: object) -> str:
 
 
 def title(row: Row) -> str:
-    """What is wrong; of an operator's own rule its name and subject."""
+    """Title of a verdict; of a user-defined rule, its name and subject."""
     words = {"subject": name(row["subject"]), "client": name(row["client_id"]), "node": row["node_id"]}
     known = TITLES.get(row["verdict"], "{rule}: {kind} {subject}")
     return known.format(**words, rule=shown(row["verdict"], MOST_OF_NAME), kind=row["subject_kind"])
 
 
 def short_subject(row: Row) -> str:
-    """Whom a row is about, in a few words."""
+    """The subject of a row in a few words."""
     if row["subject_kind"] == "node":
         return f"broker {row['subject']}"
     if row["subject_kind"] == "group":
@@ -81,17 +81,17 @@ def short_subject(row: Row) -> str:
 
 
 def who(row: Row) -> str:
-    """Who has to act: the team of which application, where it is one."""
+    """Text on who has to act: the team of an application, where the cause is in one."""
     if row["side"] == "client" and row["subject_kind"] == "version":
         return "Teams whose applications use it"
     of = row["group_id"] if row["subject_kind"] == "group" else row["client_id"]
     if row["side"] == "client":
         return f"The team of {name(of)}"
-    return f"Not certain, first the team of {name(of)}" if row["side"] == "unknown" and of else SIDES[row["side"]]
+    return f"Not certain: first ask the team of {name(of)}" if row["side"] == "unknown" and of else SIDES[row["side"]]
 
 
 def since(row: Row) -> str:
-    """Since when it is so, or from when to when it was, and how long.
+    """Time since the verdict opened, or its begin, end and duration.
 
     >>> at = datetime(2026, 3, 2, 7, 5)
     >>> since({"opened_at": at, "last_seen_at": at + timedelta(minutes=95), "cleared_at": None})
@@ -125,5 +125,5 @@ def count(number: int, one: str, many: str = "") -> str:
 
 
 def age(span: timedelta) -> str:
-    """How long ago."""
+    """Age as text."""
     return duration_text(max(span, timedelta()))

@@ -1,1 +1,1 @@
-"""What clients measure, by window: one table of measures, and plain Arrow functions that make rows of them."""
+"""Client measurements by window: one table of measures, and Arrow functions that compute rows from them."""

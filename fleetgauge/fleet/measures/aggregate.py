@@ -65,7 +65,8 @@ _PLACES: Final[tuple[_Place, ...]] = ("plain", "partition_sum", "partition_max",
 
 
 def check_window(window_s: int) -> None:
-    """Windows do not cross midnight (UTC), so that a day's rows follow from that day's points alone.
+    """Checks the length of windows: they must not cross midnight (UTC), so that a day's rows depend only on that day's
+    points.
 
     Raises:
         ValueError: a day is no multiple of the window [s].
@@ -126,7 +127,7 @@ def _additive(rows: Table, sign: int) -> Table:
 
 
 class _Points:
-    """Points, and what is known of them as numbers.
+    """Points, with their columns as numbers.
 
     Attributes:
         table: rows of POINTS.
@@ -166,7 +167,7 @@ class _Points:
         self.group_of, self.group_first, _ = numbered(keys)
 
     def of_push(self, name: str) -> Array:
-        """A column that has one value a push."""
+        """A column with one value per push."""
         return one(self.table[name]).take(pa.array(self.first))
 
     def taken(self, name: str, rows: Numbers) -> Array:
@@ -174,13 +175,13 @@ class _Points:
         return one(self.table[name]).take(pa.array(self.known[rows]))
 
     def marked(self, mark: str) -> Numbers:
-        """True where a known point has a mark; SENT_POINTS have none."""
+        """True where a known point has a mark; SENT_POINTS have no marks."""
         if mark not in self.table.schema.names:
             return np.zeros(len(self.known), np.bool_)
         return filled(self.table[mark], False)[self.known]
 
     def read(self, place: _Place) -> tuple[Numbers, Numbers, Numbers]:
-        """Of the known points that are read at a place and have a value: their numbers, readings, and values."""
+        """Known points with a value that are read at a place: their numbers, readings and values."""
         reading = self.index.reading[place][self.code]
         where = reading >= 0
         if place in ("plain", "topic"):
@@ -232,7 +233,7 @@ def _window(received_at: Numbers, window_s: int) -> dict[str, Array]:
 
 
 class _Reading(NamedTuple):
-    """What a push, link or topic has one value of, from which measures come."""
+    """One value of a push, link or topic, from which measures are computed."""
 
     names: tuple[str, ...]
     by_partition: Literal["sum", "max"] | None
@@ -253,8 +254,8 @@ _IS_SUM_OF_PARTITIONS: Final = np.array([reading.by_partition == "sum" for readi
 
 @cache
 def _places() -> Mapping[str, Mapping[_Place, int]]:
-    """By telemetry name what is read of it, as a number of readings, and where."""
-    found: dict[str, dict[_Place, int]] = {}
+    """Readings of each telemetry name as a number, and their places."""
+    places: dict[str, dict[_Place, int]] = {}
     for measure in MEASURES:
         for group, name in measure.metrics:
             place: _Place = "plain"
@@ -265,11 +266,11 @@ def _places() -> Mapping[str, Mapping[_Place, int]]:
             elif measure.by_partition:
                 place = "partition_sum" if measure.by_partition == "sum" else "partition_max"
             for read_at in (place, "topic") if measure.by_topic else (place,):
-                number = found.setdefault(telemetry_name(group, name), {}).setdefault(
+                number = places.setdefault(telemetry_name(group, name), {}).setdefault(
                     read_at, _READING_OF[measure.column]
                 )
                 assert number == _READING_OF[measure.column], f"{name} is read in two ways"
-    return found
+    return places
 
 
 @cache
@@ -279,7 +280,7 @@ def _families() -> Mapping[str, frozenset[str]]:
 
 @lru_cache(maxsize=4096)
 def _of_name(name: str | None) -> tuple[bool, tuple[int, ...], int, tuple[bool, ...]]:
-    """If anything is read of a metric; readings by place, role of a link, and families."""
+    """Use of a metric name: whether any reading uses it, its readings by place, the role of its link, its families."""
     text = name or ""
     read, is_share = _places().get(text, {}), text.startswith(_OF_SHARE_CONSUMERS)
     families = tuple(is_share if family == "share" else text in names for family, names in _families().items())
@@ -290,7 +291,9 @@ def _of_name(name: str | None) -> tuple[bool, tuple[int, ...], int, tuple[bool, 
 
 @dataclass(frozen=True, slots=True)
 class _Index:
-    """By the number of a metric: if anything is read of it, what at each place, the role of its link, its families."""
+    """Use of metrics by their number: whether each is read, its readings by place, the role of its link, its
+    families.
+    """
 
     is_known: Numbers
     reading: Mapping[_Place, Numbers]
@@ -317,11 +320,11 @@ class _Index:
 
 
 class _Values:
-    """By entity (a push, or a link or topic in a window) and reading that there is: sum, how many, and the largest."""
+    """Sum, count and maximum by entity (a push, or a link or topic in a window) and reading."""
 
-    def __init__(self, entities: int, *found: tuple[Numbers, Numbers, Numbers]) -> None:
-        """Of values that were read: the entity, reading and value of each."""
-        entity, reading, value = (np.concatenate(each) for each in zip(*found, strict=True))
+    def __init__(self, entities: int, *parts: tuple[Numbers, Numbers, Numbers]) -> None:
+        """Adds values with the entity and the reading of each."""
+        entity, reading, value = (np.concatenate(each) for each in zip(*parts, strict=True))
         self.readings, column = np.unique(reading, return_inverse=True)
         self._column_of = dict(zip(self.readings.tolist(), range(len(self.readings)), strict=True))
         shape = (entities, len(self.readings))
@@ -333,12 +336,12 @@ class _Values:
         np.maximum.at(self.tops.reshape(-1), place, value)
 
     def of(self, measure: str) -> Numbers:
-        """The largest of each entity, -inf for none."""
+        """Maximum of each entity, -inf for none."""
         column = self._column_of.get(_READING_OF[measure])
         return np.full(len(self.tops), -np.inf) if column is None else self.tops[:, column]
 
     def block(self, groups: Groups | None = None) -> Block:
-        """Sums and maxima as wide rows have them, of groups of entities if these are given."""
+        """Sums and maxima in the form of wide rows, by group of entities if groups are given."""
         sums, numbers, tops = self.sums, self.numbers, self.tops
         if groups is not None:
             sums, numbers, tops = groups.sum(sums), groups.sum(numbers), groups.top(tops)
@@ -355,7 +358,7 @@ class _Values:
 
 
 def _fixed(value: Numbers, units: Numbers | int) -> Numbers:
-    """In whole units of sums."""
+    """Values in whole units of sums."""
     return np.clip(np.rint(value * units), -_LARGEST, _LARGEST).astype(np.int64)
 
 
@@ -381,9 +384,9 @@ def _clients(points: _Points) -> tuple[dict[str, Array], Block]:
 
 
 def _of_pushes(points: _Points) -> _Values:
-    """A push has one value: the sum of its deltas or partitions, else the largest of its points."""
-    found = (points.read(place) for place in ("plain", "partition_sum", "partition_max"))
-    values = _Values(len(points.first), *((points.push[rows], reading, value) for rows, reading, value in found))
+    """One value per push: the sum of its deltas or partitions, else the largest of its points."""
+    readings = (points.read(place) for place in ("plain", "partition_sum", "partition_max"))
+    values = _Values(len(points.first), *((points.push[rows], reading, value) for rows, reading, value in readings))
     summed, is_growth = _IS_SUM_OF_PARTITIONS[values.readings], _IS_GROWTH[values.readings]
     has = values.numbers > 0
     values.tops[:, summed] = np.where(has[:, summed], values.sums[:, summed] / AVG_UNITS, -np.inf)
@@ -393,7 +396,7 @@ def _of_pushes(points: _Points) -> _Values:
 
 
 def _count(points: _Points, values: _Values, counts: Numbers) -> None:
-    """Of each client's window its pushes, points, pushes of families, and marks."""
+    """Counts per client and window: pushes, points, pushes of families, and marks."""
 
     def count(name: str, pushes: Numbers) -> None:
         counts[:, _COUNT_AT[name]] = np.bincount(points.group_of[pushes], minlength=len(counts))
@@ -416,14 +419,14 @@ def _count(points: _Points, values: _Values, counts: Numbers) -> None:
 
 
 def _clock_skew_ms(points: _Points) -> Numbers:
-    """When each push was received, less the time of its latest point; -inf where that is not known."""
+    """Time of receipt less the time of the latest point, per push; -inf if unknown."""
     latest = np.full(len(points.first), NOTHING)
     np.maximum.at(latest, points.push_of, filled(points.table["time_unix_nano"], NOTHING))
     return np.where(latest > 0, points.received_at / 1e3 - latest / 1e6, -np.inf)
 
 
 def _identity(points: _Points) -> dict[str, Array]:
-    """What each push says of its client."""
+    """Identity of the client in each push."""
     columns = {"seen_at": time_column(points.received_at), "seen_push_id": points.of_push("push_id")}
     columns |= {name: points.of_push(name) for name in IDENTITY if name != "dialect"}
     columns["dialect"] = _top_text(points.table["dialect"], points.push_of, len(points.first))
@@ -443,7 +446,7 @@ def _top_text(texts: Array, push_of: Numbers, pushes: int) -> Array:
 
 
 def _lag(points: _Points, values: _Values, groups: Groups) -> dict[str, Array]:
-    """The lags of each group's latest push with a word on them; see `aggregate`."""
+    """Lags of each group's latest push that reports lags; see `aggregate`."""
     is_lag = (points.code == points.index.lag) & points.has_partition
     is_of_client = (points.code == points.index.lag_of_client) & ~points.has_partition
     has_word = values.of(ASSIGNED) == 0
@@ -485,5 +488,5 @@ def _others(points: _Points, place: Literal["node", "topic"]) -> tuple[dict[str,
     entity, first, count = numbered([points.group_of[points.push[rows]], *map(codes, columns.values())])
     values = _Values(count, (entity, reading, value))
     any_of, push = pa.array(first), pa.array(points.push[rows][first])
-    found = {name: column.take(any_of) for name, column in columns.items()}
-    return found | {name: each.take(push) for name, each in (points.instance | points.window).items()}, values.block()
+    taken = {name: column.take(any_of) for name, column in columns.items()}
+    return taken | {name: each.take(push) for name, each in (points.instance | points.window).items()}, values.block()

@@ -1,4 +1,5 @@
-"""The table of measures: one line is one column of the wide rows, and says which metrics it is made of and how.
+"""The table of measures: each line is one column of the wide rows, with the metrics that it is computed from and the
+function.
 
 A metric is named as Kafka does: its group and its name. The group says what a data point is of: those of nodes make
 the rows of broker links, `producer-topic-metrics` those of topics, all others the row of the client.
@@ -161,10 +162,12 @@ MEASURES: Final = (
 )
 
 LAG_RECORDS: Final = "lag_records"
-"""The sum over the partitions of the latest push, which rows have one by one; see `fleet.measures.aggregate`."""
+"""Sum over the partitions of the latest push, which rows hold one by one; see `fleet.measures.aggregate`."""
 LAG: Final = telemetry_name(*_LAG)
 LAG_OF_CLIENT: Final = telemetry_name(*_LAG_MAX)
-"""Without a partition it is in every push of a consumer that is asked for lags, also while it has no partition."""
+"""Without a partition, this metric is in every push of a consumer that was asked for lags, even while it has no
+partition.
+"""
 ASSIGNED: Final = "assigned_partitions"
 
 BY_COLUMN: Final = {measure.column: measure for measure in MEASURES}
@@ -196,14 +199,15 @@ FAMILIES: Final[dict[str, tuple[str, ...]]] = {
     "rebalance": _columns("assigned_partitions", "last_rebalance_seconds_ago"),
     "share": (),
 }
-"""Measures whose metrics come together. Of each family a row counts the pushes that had any of them. `share` is that of
-all metrics that share consumers alone have."""
+"""Measures whose metrics come together. For each family a row counts the pushes with any of its metrics. `share` are
+all metrics that only share consumers have.
+"""
 
 MARKS: Final = ("gap", "covers_gap", "before_subscription")
 MARKED: Final = tuple(
     family for family, columns in FAMILIES.items() if any(BY_COLUMN[column].over == "growth" for column in columns)
 )
-"""The families of which a row counts the points of their sums that carry a mark."""
+"""Families for which a row counts marked points of sums."""
 
 
 def family_names(family: str) -> frozenset[str]:

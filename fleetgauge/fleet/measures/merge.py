@@ -1,4 +1,4 @@
-"""Partial wide rows into whole ones: in any order and in any groups the result is the same."""
+"""Merges partial wide rows; the result does not depend on order or grouping."""
 
 from collections.abc import Iterable, Mapping
 
@@ -27,7 +27,7 @@ from fleetgauge.fleet.measures.rows import (
 
 
 def merge(partials: Iterable[Table | RecordBatch]) -> Table:
-    """ROWS -> ROWS, one a key: sums and counts are added, and the largest, the smallest and the latest found.
+    """ROWS -> ROWS, one per key: sums and counts are added; the largest, smallest and latest values are kept.
 
     Windows of two lengths stay apart: a day has both while a run with another length is not through.
 
@@ -47,12 +47,12 @@ def merge(partials: Iterable[Table | RecordBatch]) -> Table:
         return pa.concat_tables([rows.filter(pa.array(is_alone)), merge([rows.filter(pa.array(~is_alone))])])
     groups = Groups.by(group_of, count)
     merged = Block.of(rows).merged(groups)
-    found, has_any = table_of(combined(columns, groups, first), merged), merged.has_any()
-    return found if has_any.all() else found.filter(pa.array(has_any))  # corrections may leave nothing
+    whole_rows, has_any = table_of(combined(columns, groups, first), merged), merged.has_any()
+    return whole_rows if has_any.all() else whole_rows.filter(pa.array(has_any))  # corrections may leave nothing
 
 
 def are_merged(columns: Mapping[str, Array]) -> bool:
-    """True if no two rows have the same key, so that there is nothing to merge.
+    """True if no two rows have the same key: nothing to merge.
 
     Args:
         columns: of ROWS; KEY and `window_s` are enough.
@@ -72,7 +72,7 @@ def _numbered(columns: Mapping[str, Array]) -> tuple[Numbers, Numbers, int]:
 
 
 def combined(columns: Mapping[str, Array], groups: Groups, first: Numbers) -> dict[str, Array]:
-    """One row a group: the columns of ROWS that are no numbers.
+    """One row per group: the columns of ROWS that are not numbers.
 
     Args:
         columns: of the rows; may lack some of KEY.
@@ -81,16 +81,16 @@ def combined(columns: Mapping[str, Array], groups: Groups, first: Numbers) -> di
     """
     any_of, seen = pa.array(first), pa.array(groups.latest(times(columns["seen_at"]), columns["seen_push_id"]))
     lag = pa.array(groups.latest(times(columns["lag_at"]), columns["lag_push_id"]))
-    found = {name: columns[name].take(any_of) for name in ("date", "window_s", *KEY) if name in columns}
-    found |= {name: columns[name].take(seen) for name in ("seen_at", "seen_push_id", *IDENTITY)}
-    found |= {name: columns[name].take(lag) for name in LAG_COLUMNS}
+    merged = {name: columns[name].take(any_of) for name in ("date", "window_s", *KEY) if name in columns}
+    merged |= {name: columns[name].take(seen) for name in ("seen_at", "seen_push_id", *IDENTITY)}
+    merged |= {name: columns[name].take(lag) for name in LAG_COLUMNS}
     for name in MEMBER:
-        found[name], found[f"{name}_at"] = _last_text(columns[name], times(columns[f"{name}_at"]), groups)
-    return found
+        merged[name], merged[f"{name}_at"] = _last_text(columns[name], times(columns[f"{name}_at"]), groups)
+    return merged
 
 
 def _last_text(texts: Array, at: Numbers, groups: Groups) -> tuple[Array, Array]:
-    """The latest of each group, and of the same time the greatest."""
+    """Latest text of each group; at equal times the greatest."""
     order = np.lexsort((rank_of(texts), at, groups.group_of))
     last = order[np.append(groups.begins[1:], len(order)) - 1]
     return texts.take(pa.array(last)), time_column(at[last])

@@ -1,4 +1,4 @@
-"""Wide rows: their schema, and the same rows as matrices of numbers, which is how they are added up.
+"""Wide rows: their schema, and the same rows as matrices of numbers, in which they are added.
 
 What is added up is kept in whole numbers, so that it comes out the same in whatever order rows meet: averages in
 millionths of their unit, growth in thousandths of its. Sums of floating-point numbers do not.
@@ -18,21 +18,23 @@ from fleetgauge.fleet.schemas import INSTANCE, TIME, schema_of
 Numbers = npt.NDArray[Any]
 
 WINDOW: Final = (*INSTANCE, "window_start")
-"""What tells the rows of a client's window."""
+"""Columns that identify a window of a client."""
 KEY: Final = (*WINDOW, "role", "node_id", "coordinator", "topic")
-"""What tells a row: a client's has none of the last four, a link's `role`, node and coordinator, a topic's `topic`."""
+"""Columns that identify a row: a client's row has none of the last four, a link's has `role`, node and coordinator, a
+topic's has `topic`.
+"""
 
 AVG_UNITS: Final = 1_000_000
 GROWTH_UNITS: Final = 1_000
 _SPARSE: Final = 8
-"""Keys up to this many times the rows are numbered without sorting the rows, in a tenth of the time."""
+"""Up to this ratio of keys to rows, rows are numbered without sorting, in a tenth of the time."""
 NOTHING: Final = np.iinfo(np.int64).min
-"""No time."""
+"""Stands for "no time"."""
 
 IDENTITY: Final = ("client_id", "client_software_name", "client_software_version", "dialect", "push_interval_ms")
-"""As the latest push of the window said, the one at `seen_at` with `seen_push_id`."""
+"""Columns taken from the latest push of the window, the one at `seen_at` with `seen_push_id`."""
 MEMBER: Final = ("group_id", "group_member_id")
-"""As the latest push of the window that names one said."""
+"""Columns taken from the latest push of the window that names a group."""
 LAG_COLUMNS: Final = ("lag_at", "lag_push_id", "lag_partitions")
 _PARTITIONS: Final = pa.list_(pa.struct([("topic", pa.string()), ("partition", pa.int32()), ("lag", pa.float64())]))
 
@@ -87,7 +89,7 @@ NUMBERS: Final = frozenset(
 
 @dataclass(slots=True)
 class Block:
-    """The numbers of wide rows, one row each.
+    """Numbers of wide rows, one row each.
 
     Nothing is 0 in `counts`, `sums` and `numbers` (how many values a sum has), -inf in `tops` (minima are negative
     here) and `lasts`, and `NOTHING` in `lasts_at` [us].
@@ -102,7 +104,7 @@ class Block:
 
     @classmethod
     def empty(cls, rows: int) -> "Block":
-        """Rows of nothing."""
+        """Rows without values."""
         return cls(
             counts=np.zeros((rows, len(COUNTS)), np.int64),
             sums=np.zeros((rows, len(SUMS)), np.int64),
@@ -114,7 +116,7 @@ class Block:
 
     @classmethod
     def of(cls, rows: Table) -> "Block":
-        """The numbers of ROWS."""
+        """Numbers of ROWS."""
         return cls(
             counts=_matrix(rows, COUNTS),
             sums=_matrix(rows, [f"{name}_sum" for name in SUMS]),
@@ -125,11 +127,11 @@ class Block:
         )
 
     def followed_by(self, other: "Block") -> "Block":
-        """These rows and others."""
+        """These rows, followed by others."""
         return Block(*(np.concatenate([getattr(block, each.name) for block in (self, other)]) for each in fields(self)))
 
     def merged(self, groups: "Groups") -> "Block":
-        """One row a group."""
+        """One row per group."""
         lasts, lasts_at = groups.last(self.lasts, self.lasts_at)
         return Block(
             counts=groups.sum(self.counts),
@@ -141,31 +143,33 @@ class Block:
         )
 
     def has_any(self) -> Numbers:
-        """True for each row that is not of nothing."""
+        """True for each row with any value."""
         counted = (np.any(each != 0, axis=1) for each in (self.counts, self.sums, self.numbers))
         topped = (np.any(each > -np.inf, axis=1) for each in (self.tops, self.lasts))
-        found: Numbers = np.logical_or.reduce([*counted, *topped])
-        return found
+        any_value: Numbers = np.logical_or.reduce([*counted, *topped])
+        return any_value
 
     def columns(self) -> dict[str, Array]:
         """The columns of ROWS that have numbers."""
-        found = {name: pa.array(column, mask=column == 0) for name, column in zip(COUNTS, self.counts.T, strict=True)}
+        columns = {name: pa.array(column, mask=column == 0) for name, column in zip(COUNTS, self.counts.T, strict=True)}
         nothing = (self.numbers == 0) & (self.sums == 0)
         for at, name in enumerate(SUMS):
-            found[f"{name}_sum"] = pa.array(self.sums[:, at], mask=nothing[:, at])
-            found[f"{name}_count"] = pa.array(self.numbers[:, at], mask=nothing[:, at])
+            columns[f"{name}_sum"] = pa.array(self.sums[:, at], mask=nothing[:, at])
+            columns[f"{name}_count"] = pa.array(self.numbers[:, at], mask=nothing[:, at])
         tops = np.where(MINIMA, -1.0, 1.0) * self.tops
         for at, name in enumerate(TOPS):
-            found[name] = pa.array(tops[:, at], mask=np.isinf(tops[:, at]))
+            columns[name] = pa.array(tops[:, at], mask=np.isinf(tops[:, at]))
         for at, name in enumerate(LASTS):
-            found[name] = pa.array(self.lasts[:, at], mask=np.isinf(self.lasts[:, at]))
-            found[f"{name}_at"] = time_column(self.lasts_at[:, at])
-        return found
+            columns[name] = pa.array(self.lasts[:, at], mask=np.isinf(self.lasts[:, at]))
+            columns[f"{name}_at"] = time_column(self.lasts_at[:, at])
+        return columns
 
 
 @dataclass(slots=True)
 class Groups:
-    """Rows that become one: the group of each, an order that has those of a group together, and where each begins."""
+    """Rows grouped for merging: the group of each row, an order that keeps a group together, and the begin of each
+    group.
+    """
 
     group_of: Numbers
     order: Numbers
@@ -183,32 +187,32 @@ class Groups:
         return len(self.begins)
 
     def sum(self, values: Numbers) -> Numbers:
-        """Of each group."""
+        """Sum of each group."""
         return np.add.reduceat(self._ordered(values), self.begins, axis=0)
 
     def top(self, values: Numbers) -> Numbers:
-        """The largest of each group."""
+        """Maximum of each group."""
         return np.maximum.reduceat(self._ordered(values), self.begins, axis=0)
 
     def _ordered(self, values: Numbers) -> Numbers:
         return values if self.is_ordered else values[self.order]
 
     def last(self, values: Numbers, at: Numbers) -> tuple[Numbers, Numbers]:
-        """The latest of each group and column, and its time; of two of the same microsecond the larger."""
+        """Latest value of each group and column, and its time; at equal times the larger."""
         latest = self.top(at)
         return self.top(np.where(at == latest[self.group_of], values, -np.inf)), latest
 
     def latest(self, at: Numbers, ids: Array) -> Numbers:
-        """Of each group the row with the latest time, and of these the greatest id; any where none has a time."""
+        """Row with the latest time in each group, and of these the greatest id; any row if none has a time."""
         latest = self.top(at)
         rows = np.flatnonzero((at == latest[self.group_of]) & (at != NOTHING))
         groups = self.group_of[rows]
         if len(rows) > np.count_nonzero(latest != NOTHING):  # times that are the same
             by_rank = np.lexsort((rank_of(ids.take(pa.array(rows))), groups))
             rows, groups = rows[by_rank], groups[by_rank]
-        found = self.order[self.begins]
-        found[groups] = rows  # the last of each counts
-        return found
+        row_of = self.order[self.begins]
+        row_of[groups] = rows  # the last of each counts
+        return row_of
 
 
 def _matrix(rows: Table, names: Sequence[str], nothing: Numbers | None = None) -> Numbers:
@@ -218,10 +222,10 @@ def _matrix(rows: Table, names: Sequence[str], nothing: Numbers | None = None) -
 
 
 def filled(column: Array, value: float) -> Numbers:
-    """A column of numbers, with this value for null."""
+    """A column of numbers, with `value` for null."""
     column = one(column)
-    found: Numbers = (column.fill_null(value) if column.null_count else column).to_numpy(zero_copy_only=False)
-    return found
+    values: Numbers = (column.fill_null(value) if column.null_count else column).to_numpy(zero_copy_only=False)
+    return values
 
 
 def is_valid(column: Array) -> Numbers:
@@ -240,30 +244,30 @@ def times(column: Array) -> Numbers:
 
 
 def time_column(micros: Numbers) -> Array:
-    """The column of such times."""
+    """A column of times from such numbers."""
     return pa.array(micros, mask=micros == NOTHING).cast(TIME)
 
 
 def one(column: Array) -> Array:
-    """A column in one piece."""
+    """A column as one chunk."""
     if not isinstance(column, pa.ChunkedArray):
         return column
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def encoded(column: Array) -> Array:
-    """A column as a dictionary and places in it, if it is not."""
+    """A column with dictionary encoding."""
     column = one(column)
     return column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
 
 
 def codes(column: Array) -> Numbers:
-    """For each value of a column a number, the same for the same values; -1 for null."""
+    """A number for each value of a column, equal for equal values; -1 for null."""
     return filled(encoded(column).indices, -1).astype(np.int64)
 
 
 def rank_of(column: Array) -> Numbers:
-    """For each text its place among the distinct ones in their order; -1 for null."""
+    """Rank of each text among the distinct ones; -1 for null."""
     column = encoded(column)
     texts = column.dictionary.to_pylist()
     rank = np.full(len(texts) + 1, -1)
@@ -307,5 +311,5 @@ def exact_sums(values: Numbers, group_of: Numbers, count: int) -> Numbers:
 
 
 def table_of(columns: Mapping[str, Array], block: Block) -> Table:
-    """ROWS of these columns, those that are not given null, and of these numbers."""
+    """ROWS from these columns and numbers; columns that are not given are null."""
     return conformed(ROWS, {**columns, **block.columns()}, len(block.counts))

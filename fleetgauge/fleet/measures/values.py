@@ -1,4 +1,4 @@
-"""Merged wide rows as Arrow has them: one value per measure. `fleet.gold.sql` has the same rows for queries."""
+"""Merged wide rows in Arrow: one value per measure. `fleet.gold.sql` computes the same for queries."""
 
 from collections.abc import Iterable
 from functools import cached_property
@@ -35,7 +35,7 @@ class Wide:
         return len(self.rows)
 
     def count(self, name: str) -> Numbers:
-        """One of the counts."""
+        """A count column."""
         return filled(self.rows[name], 0)
 
     def value(self, column: str) -> Array:
@@ -52,7 +52,7 @@ class Wide:
         return pa.array(total / divisor, mask=count <= 0)
 
     def _lag(self) -> Array:
-        """The sum over the partitions of the latest push that has a word on lags; null where it has none."""
+        """Sum over the partitions of the latest push that reports lags; null without one."""
         lists = one(self.rows["lag_partitions"])
         lag = filled(lists.flatten().field("lag"), 0.0)
         total = exact_sums(lag, filled(pc.list_parent_indices(lists), 0), len(self))
@@ -74,7 +74,7 @@ class Wide:
 
     @cached_property
     def client_of(self) -> Numbers:
-        """For each row the row of its client and window; -1 for none."""
+        """For each row, the row of its client and window; -1 for none."""
         keys = [codes(self.rows[name]) for name in WINDOW if name != "window_start"]
         window_of, _, count = numbered([times(self.rows["window_start"]), *keys])
         client_of = np.full(count, -1)

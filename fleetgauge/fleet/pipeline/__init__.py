@@ -1,1 +1,1 @@
-"""The standing pipeline: what is new of a source, once, into the tables of `fleet.tables`."""
+"""The pipeline: processes new input of a source into `fleet.tables`, exactly once."""

@@ -1,4 +1,4 @@
-"""What is computed at the end of a run from the silver tables: clients, and the gold tables.
+"""Computation of clients and gold tables from the silver tables, at the end of a run.
 
 Each is the same however often it is computed: those by window are computed anew for exactly the windows that something
 new falls into, activity for their days, the others as a whole. So a run that was cut off here is mended by the next
@@ -30,21 +30,21 @@ from fleetgauge.fleet.tables.written_file import WrittenFile
 from fleetgauge.verdicts.rules import Rules, default_rules
 
 _PUSHES_A_CLIENT: Final = 16
-"""Of a day, about: pushes are added up as they are read, and only clients stay in memory."""
+"""Pushes of a client per day, about: pushes are added up while they are read, and only clients stay in memory."""
 
 _CLIENTS_A_ROW: Final = 10
-"""Rows that a task holds in place of one wide row, where it needs what groups are made of alone."""
+"""Rows in a task's memory for each wide row, where only the columns needed for groups are read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """Computes them.
+    """Computes clients and gold tables.
 
     Args:
         store: the tables.
         engine: runs the tasks.
         window_s: length of a window [s].
-        stage: told what is being done.
+        stage: called with the current step.
         rows_at_once: that a task holds about.
         rules: the figures of the verdicts.
     """
@@ -59,7 +59,7 @@ class Answers:
     def refresh(
         self, spans: Iterable[Span], now: datetime, remade: Collection[date] = (), judged_to: datetime | None = None
     ) -> None:
-        """Computes what the pushes of these times change.
+        """Computes the rows that depend on pushes of these times.
 
         Args:
             spans: whole windows; see `fleet.pipeline.spans`.
@@ -103,44 +103,44 @@ class Answers:
         pushes = sum(file["num_records"] for file in store.files(catalog.PUSHES, wanted))
         known = sum(file["num_records"] for file in old[catalog.CLIENTS])
         ranges = self._divided(known + pushes // _PUSHES_A_CLIENT)
-        made = [file for files in self.engine.map(task, ranges) for file in files]
+        written = [file for files in self.engine.map(task, ranges) for file in files]
         for table, files in old.items():
-            store.change(table, add=made, remove=[file["path"] for file in files])
+            store.change(table, add=written, remove=[file["path"] for file in files])
 
     def _divided(self, rows: int) -> list[list[shards.Part]]:
         return shards.divided(rows, self.engine.parts, self.rows_at_once)
 
     def _replace_metrics(self) -> None:
-        """What clients are known to send changes with a release alone."""
+        """Replaces the table of known metrics, which changes only with a release."""
         known = metrics()
         if self.store.rows(catalog.METRICS) != known.to_pylist():
             self.stage(catalog.METRICS.name)
             self.store.replace(catalog.METRICS, known)
 
     def _with_other_windows(self, wanted: Iterable[date]) -> list[date]:
-        """The days that have rows of windows of another length: of an earlier run, or of one that was cut off."""
+        """Days with rows of another window length, from an earlier run or one that was interrupted."""
         # Files say their least and largest length: by two comparisons those of this one are passed over unread.
         length = pc.field("window_s")
         is_other = of_days(wanted) & ((length < self.window_s) | (length > self.window_s))
-        found: set[date] = set()
+        days: set[date] = set()
         for table in (catalog.WINDOWS, catalog.GROUPS, *(table for table, _ in OF_CLIENTS)):
             for batch in self.store.snapshot(table).scan([catalog.DATE], is_other):
-                found.update(to_list(batch.column(catalog.DATE).unique()))
-        return sorted(found)
+                days.update(to_list(batch.column(catalog.DATE).unique()))
+        return sorted(days)
 
     def _replace_windowed(self, spans: list[Span]) -> None:
         store, rows = self.store, self.store.snapshot(catalog.WINDOWS)
         targets = tuple(Target.of(store, table, spans) for table, _ in OF_CLIENTS)
         task = OfWindows(windows=rows, spans=spans, targets=targets)
         count = rows_within(files_within(store, catalog.WINDOWS, spans), spans, self.window_s)
-        made: list[WrittenFile] = []
+        written: list[WrittenFile] = []
         clients = 0
         self.stage("windows of clients")
-        for files, found in self.engine.map(task, self._divided(count)):
-            made += files
-            clients += found
+        for files, client_rows in self.engine.map(task, self._divided(count)):
+            written += files
+            clients += client_rows
         for target, (table, _) in zip(targets, OF_CLIENTS, strict=True):
-            store.change(table, add=made, remove=target.old)
+            store.change(table, add=written, remove=target.old)
         self.stage(catalog.GROUPS.name)
         self._replace_groups(rows, spans, clients)
 
@@ -151,5 +151,6 @@ class Answers:
         parts = min(len(starts), max(1, -(-clients // (_CLIENTS_A_ROW * self.rows_at_once))))
         bounds = [len(starts) * number // parts for number in range(parts + 1)]
         some = [of_windows(starts[begin:end], self.window_s) for begin, end in pairwise(bounds)]
-        made = [file for files in self.engine.map(task, [(each, each is some[0]) for each in some]) for file in files]
-        self.store.change(catalog.GROUPS, add=made, remove=target.old)
+        jobs = [(each, each is some[0]) for each in some]
+        written = [file for files in self.engine.map(task, jobs) for file in files]
+        self.store.change(catalog.GROUPS, add=written, remove=target.old)

@@ -1,4 +1,4 @@
-"""One batch of a source into the silver tables, once however often it runs.
+"""Writes one batch of a source into the silver tables, exactly once across reruns.
 
 Tasks make the rows and write files of them (`fleet.silver.batch`), which count once a commit here names them. The
 commits come in an order that makes a batch which was cut off between any two of them come out the same when it runs
@@ -39,7 +39,7 @@ from fleetgauge.fleet.tables.written_file import WrittenFile
 from fleetgauge.telemetry.push_record import SCHEMA_VERSION
 
 MAX_REASONS: Final = 50
-"""Reasons that are counted one by one."""
+"""Most reasons that are counted separately."""
 
 _POINTS: Final = schemas.encoded(schemas.POINTS)
 _EPOCH: Final = date(1970, 1, 1)
@@ -49,8 +49,8 @@ _READ: Final = (catalog.REJECTS, catalog.POINTS, catalog.SERIES, catalog.PUSHES)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchReport:
-    """What one batch held: `rejects` counts pushes set aside by reason, and files by theirs; `days` are those that its
-    pushes were received on, and `windows` those that have pushes, or points that it corrects, by their beginnings.
+    """Content of one batch: `rejects` counts rejected pushes and files by reason; `days` are the days of receipt of its
+    pushes; `windows` are the beginnings of windows with its pushes, or with points that it corrected.
     """
 
     number: int
@@ -78,7 +78,7 @@ class BatchWriter:
         app_id: which transactions are counted under.
         source: for an operator.
         window_s: length of the windows of wide rows [s].
-        stage: told what is being done.
+        stage: called with the current step.
     """
 
     store: Store
@@ -89,7 +89,7 @@ class BatchWriter:
     stage: Callable[[str], None]
 
     def write(self, batch: Batch) -> BatchReport | None:
-        """Writes a batch; None if all of it was there.
+        """Writes a batch; returns None if all of it was written before.
 
         Raises:
             LandingError: pushes are of a newer schema than this release reads, or too many files cannot be read.
@@ -99,10 +99,10 @@ class BatchWriter:
         self.stage("decoding")
         bad = {**batch.unfit, **self._known_bad(batch)}
         task = self._task(batch)
-        made = self.engine.make(batch, bad, task)
-        _refuse_newer(batch, task, made)
-        report = _report(batch, made, bad)
-        self._commit(batch, report, made, bad)
+        results = self.engine.make(batch, bad, task)
+        _refuse_newer(batch, task, results)
+        report = _report(batch, results, bad)
+        self._commit(batch, report, results, bad)
         return report
 
     def _has(self, table: catalog.Table, batch: Batch) -> bool:
@@ -111,27 +111,27 @@ class BatchWriter:
     def _task(self, batch: Batch) -> MakeSilver:
         store = self.store
         self._part_series()
-        standing = {table.name: store.snapshot(table) for table in _READ if store.has(table)}
-        if catalog.POINTS.name in standing:  # without what an earlier try of the batch wrote and corrected
+        stored = {table.name: store.snapshot(table) for table in _READ if store.has(table)}
+        if catalog.POINTS.name in stored:  # without what an earlier try of the batch wrote and corrected
             points = store.log(catalog.POINTS)
-            standing[catalog.POINTS.name] = points.snapshot_before(self._transaction(batch), _POINTS)
+            stored[catalog.POINTS.name] = points.snapshot_before(self._transaction(batch), _POINTS)
         write = {table.name: store.files_of(table) for table in _WRITTEN if not self._has(table, batch)}
-        return MakeSilver(write=write, standing=standing, window_s=self.window_s, shards=self.engine.shards)
+        return MakeSilver(write=write, stored=stored, window_s=self.window_s, shards=self.engine.shards)
 
     def _transaction(self, batch: Batch) -> Transaction:
         return Transaction(app_id=self.app_id, version=batch.number)
 
-    def _commit(self, batch: Batch, report: BatchReport, made: Iterable[SilverResult], bad: Mapping[str, str]) -> None:
+    def _commit(self, batch: Batch, report: BatchReport, of: Iterable[SilverResult], bad: Mapping[str, str]) -> None:
         store, transaction = self.store, self._transaction(batch)
-        files = [file for each in made for file in each.files]
+        files = [file for each in of for file in each.files]
         files += self._bad_files(batch, bad)
         for table in (catalog.REJECTS, catalog.POINTS, catalog.WINDOWS):
             self.stage(table.name)
             store.change(table, files, transaction=transaction)
         store.append_rows(catalog.BATCHES, [self._batch_row(report)], transaction)
-        self._correct(pa.Table.from_batches([rows for each in made for rows in each.corrected], schema=CORRECTED))
+        self._correct(pa.Table.from_batches([rows for each in of for rows in each.corrected], schema=CORRECTED))
         self.stage(catalog.SERIES.name)
-        written = set[int]().union(*(each.shards for each in made))
+        written = set[int]().union(*(each.shards for each in of))
         old = [path for path, shard, _ in self._series() if shard in written]
         old = [] if self._has(catalog.SERIES, batch) else old
         store.change(catalog.SERIES, files, old, transaction)
@@ -139,7 +139,7 @@ class BatchWriter:
         store.change(catalog.PUSHES, files, transaction=transaction)
 
     def _correct(self, corrected: Table) -> None:
-        """A second try of the batch makes the same corrections once more."""
+        """Corrects points in the tables; a second try of the batch makes the same corrections again."""
         if not corrected.num_rows:
             return
         self.stage("correcting points")
@@ -151,7 +151,7 @@ class BatchWriter:
         self.store.change(catalog.POINTS, files, [path for path in paths if written[path]])
 
     def _bad_files(self, batch: Batch, bad: Mapping[str, str]) -> list[WrittenFile]:
-        """REJECTS of whole files, without those that an earlier ledger has had set aside already."""
+        """REJECTS rows of whole files, without those that an earlier ledger already had rejected."""
         if not bad or self._has(catalog.REJECTS, batch):
             return []
         known = self._set_aside(bad)
@@ -167,8 +167,8 @@ class BatchWriter:
         return list(zip(files["path"].to_pylist(), *ends, strict=True))
 
     def _part_series(self) -> None:
-        """A task writes all SERIES of a shard anew. Files of several shards, as a run with fewer of them or upkeep has
-        written, are parted before.
+        """Splits files that have several shards, as a run with fewer shards or `maintain` writes them, since a task
+        rewrites all SERIES of a shard.
         """
         if not self.store.has(catalog.SERIES):
             return
@@ -185,16 +185,16 @@ class BatchWriter:
             self.store.change(catalog.SERIES, writer.take_finished(), mixed)
 
     def _known_bad(self, batch: Batch) -> dict[str, str]:
-        """Files that this very batch has set aside before it was cut off, even if they can be read by now."""
+        """Files that this batch rejected before it was interrupted, even if they have become readable."""
         return self._set_aside(batch.files) if self._has(catalog.REJECTS, batch) else {}
 
     def _set_aside(self, files: Iterable[str]) -> dict[str, str]:
-        """Those of the files that are set aside as a whole, and why."""
+        """The files among these that are rejected as a whole, with the reason."""
         if not self.store.has(catalog.REJECTS):
             return {}
         of_files = pc.field("source_row").is_null() & pc.field("source_file").isin(list(files))
-        found = self.store.log(catalog.REJECTS).snapshot().scan(["source_file", "reason"], of_files)
-        return {row["source_file"]: row["reason"] for rows in found for row in rows.to_pylist()}
+        rejected = self.store.log(catalog.REJECTS).snapshot().scan(["source_file", "reason"], of_files)
+        return {row["source_file"]: row["reason"] for rows in rejected for row in rows.to_pylist()}
 
     def _batch_row(self, report: BatchReport) -> dict[str, Any]:
         return {
@@ -207,33 +207,33 @@ class BatchWriter:
         }
 
 
-def _refuse_newer(batch: Batch, task: MakeSilver, made: Sequence[SilverResult]) -> None:
-    """A newer sink writes the zone: to set its pushes aside for good would lose what an upgrade can read."""
-    version = max((each.schema_version for each in made), default=0)
+def _refuse_newer(batch: Batch, task: MakeSilver, results: Sequence[SilverResult]) -> None:
+    """Raises LandingError for pushes of a newer sink: rejecting them would lose what a later release can read."""
+    version = max((each.schema_version for each in results), default=0)
     if batch.records is None and version > SCHEMA_VERSION:
         for to in task.write.values():
-            to.remove(file for each in made for file in each.files)
+            to.remove(file for each in results for file in each.files)
         raise LandingError(
             f"the landing zone has pushes of schema_version {version}, and this release reads up to {SCHEMA_VERSION}: "
-            "upgrade Fleetgauge here, and run again; nothing of this batch was written"
+            "upgrade Fleetgauge and run again; nothing of this batch was written"
         )
 
 
 def _bad_file(path: str, reason: str) -> dict[str, Any]:
-    """A row of REJECTS for a whole file: of no push, and of the day that its directory in the landing zone names."""
+    """A REJECTS row for a whole file: without push, dated by the file's directory in the landing zone."""
     return {"source_file": path, "reason": reason, "date": day_of(path)}
 
 
-def _report(batch: Batch, made: Sequence[SilverResult], bad: dict[str, str]) -> BatchReport:
-    days = set[int]().union(*(each.days for each in made))
-    windows = set[int]().union(*(each.windows for each in made))
-    rejects = sum((each.rejects for each in made), Counter(bad.values()))
+def _report(batch: Batch, results: Sequence[SilverResult], bad: dict[str, str]) -> BatchReport:
+    days = set[int]().union(*(each.days for each in results))
+    windows = set[int]().union(*(each.windows for each in results))
+    rejects = sum((each.rejects for each in results), Counter(bad.values()))
     return BatchReport(
         number=batch.number,
         files=len(batch.files),
-        pushes=sum(each.pushes for each in made),
-        points=sum(each.points for each in made),
-        repeats=sum(each.repeats for each in made),
+        pushes=sum(each.pushes for each in results),
+        points=sum(each.points for each in results),
+        repeats=sum(each.repeats for each in results),
         rejects=_most(rejects),
         days=[_EPOCH + timedelta(days=day) for day in sorted(days)],
         windows=[from_micros(window) for window in sorted(windows)],
@@ -241,9 +241,9 @@ def _report(batch: Batch, made: Sequence[SilverResult], bad: dict[str, str]) -> 
 
 
 def _most(rejects: Counter[str]) -> dict[str, int]:
-    """Counts by reason; the rarest as one where there are many."""
+    """Counts by reason; if there are many reasons, the rarest are merged into one."""
     ordered = sorted(rejects.items(), key=lambda item: (-item[1], item[0]))
-    found = dict(ordered[:MAX_REASONS])
+    counts = dict(ordered[:MAX_REASONS])
     if rest := sum(count for _, count in ordered[MAX_REASONS:]):
-        found["others"] = rest
-    return found
+        counts["others"] = rest
+    return counts

@@ -1,4 +1,4 @@
-"""Judged rows, one window at a time, so that what is in memory grows with the clients of one window.
+"""Rows for the judge, one window at a time, so that memory grows only with the clients of one window.
 
 Files of one run have a window or two, and are read window by window. Compaction makes files of a day that are sorted by
 clients: to read one window of such a file is to read all of it. Those are read once for many hours, some clients after
@@ -25,11 +25,11 @@ from fleetgauge.verdicts.window import COLUMNS, MEASURES
 Files: TypeAlias = list[dict[str, Any]]
 
 ROWS_IN_MEMORY: Final = 200_000
-"""Rows of `windows` that are read at once without being put on disk; about 1 kB each."""
+"""Rows of `windows` that are read at once without a temporary file; about 1 kB each."""
 
 
 def _sources(measures: Collection[str] = MEASURES) -> tuple[str, ...]:
-    """The columns of ROWS that the judge's are made of."""
+    """Columns of ROWS that the judge's columns are computed from."""
     names = {"date", *KEY, "seen_push_id", "group_id_at", *measures}
     names |= {name for name in COLUMNS if name not in MEASURES}
     if LAG_RECORDS in measures:
@@ -56,10 +56,10 @@ def judged_rows(rows: Snapshot, where: Any, measures: Collection[str] | None = N
 
 
 def judged_of(partials: Table) -> Table:
-    """Partial ROWS, of which columns may be missing, which are null -> `verdicts.window.COLUMNS`."""
-    found = {name: one(partials[name]) for name in partials.schema.names}
-    is_merged = are_merged(found)  # as mostly: then the columns that are not read need not be made
-    rows = conformed(_SOURCES if is_merged else ROWS, found, partials.num_rows)
+    """Partial ROWS -> `verdicts.window.COLUMNS`; missing columns count as null."""
+    column_of = {name: one(partials[name]) for name in partials.schema.names}
+    is_merged = are_merged(column_of)  # as mostly: then the columns that are not read need not be made
+    rows = conformed(_SOURCES if is_merged else ROWS, column_of, partials.num_rows)
     given = Wide(rows if is_merged else merge([rows]))
     columns: dict[str, Any] = {name: given.rows[name] for name in COLUMNS if name not in MEASURES}
     columns |= {name: given.value(name) for name in MEASURES}
@@ -70,7 +70,7 @@ def judged_of(partials: Table) -> Table:
 def by_window(
     rows: Snapshot, files: Files, span: Span, window_s: int, *, most_times: int = 3, row_group: int = 16_000
 ) -> Iterator[Iterator[Table]]:
-    """`judged_rows` in the order of their times: tables of whole windows, of one each where rows are many.
+    """Rows of `judged_rows` in order of time: tables of whole windows; one window per table where rows are many.
 
     Args:
         rows: of WINDOWS.
@@ -121,7 +121,9 @@ _OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
 def _append(rows: Table, directory: Path) -> None:
-    """Adds rows to the files of their windows, a stream of Arrow each time: there may be many windows to keep open."""
+    """Appends rows to the files of their windows, as one Arrow stream each time: there may be too many windows to keep
+    open.
+    """
     rows = rows.sort_by("window_start").combine_chunks()
     runs = pc.run_end_encode(rows["window_start"].combine_chunks())
     begin = 0

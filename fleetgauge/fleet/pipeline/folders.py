@@ -1,4 +1,4 @@
-"""What is known of a landing zone's folders: the table `folders`, by which most of a zone is not listed again.
+"""Known folders of a landing zone: the table `folders`, with which most of a zone need not be listed again.
 
 A folder that was listed is passed over if nothing was written into it since. On this machine its file system says so:
 the time that its entries changed last, if that was an hour before it was listed. In S3 nothing does: there, days before
@@ -21,14 +21,16 @@ from fleetgauge.fleet.tables import catalog
 from fleetgauge.fleet.tables.store import Store
 
 _QUIET: Final = timedelta(hours=1)
-"""Clocks of file servers are nearer than that to ours, and the least difference of times that they tell is smaller."""
+"""Longer than the difference between the clocks of a file server and this machine, and than the resolution of its
+times.
+"""
 
 _OPEN_DAYS: Final = 2
-"""Days, today among them, that are listed in each run where a file system says nothing of a folder's changes."""
+"""Days, including today, that every run lists if a file system reports no changes of folders."""
 
 
 class KnownFolders:
-    """What earlier runs saw of a zone, and this one.
+    """Folders that earlier runs and this one have seen in a zone.
 
     Args:
         store: the tables.
@@ -50,7 +52,7 @@ class KnownFolders:
         self._after: dict[str, dict[str, Any]] = {}
 
     def passes_over(self, path: str, changed_us: int | None) -> bool:
-        """True for a folder that need not be listed; notes that it is there, with all below it."""
+        """True for a folder that need not be listed; keeps it and everything below it as known."""
         known = [self._before[folder] for folder in self._below.get(path, ())]
         if not known or any(row["listed_on"] != self._now.date() for row in known):
             return False
@@ -64,7 +66,7 @@ class KnownFolders:
         return is_closed
 
     def is_as_known(self, folder: Folder) -> bool:
-        """True for a folder that has the files that it had, all of which were read; notes what it has."""
+        """True for a folder whose files are the known ones and were all read; records its files."""
         changed_at = None if folder.changed_us is None else from_micros(folder.changed_us)
         is_quiet = changed_at is not None and self._now - changed_at >= _QUIET
         self._after[folder.path] = {
@@ -77,35 +79,35 @@ class KnownFolders:
         return folder.path in self._before and self._before[folder.path]["digest"] == folder.digest
 
     def leave_open(self, path: str) -> None:
-        """Has a folder listed in each run."""
+        """Makes every run list a folder."""
         self._after.pop(path, None)
 
     def forget_days(self) -> None:
-        """Has the files of the days that are to be read again looked for, also by later runs."""
+        """Makes this run and later ones look for files of the days that are to be read again."""
         self._write(self._before)
 
     def save(self) -> None:
-        """Once all that was found is read, by all readers of the zone."""
+        """Saves the folders; call it once all readers of the zone have read everything new."""
         self._write(self._after)
 
     def _write(self, rows: dict[str, dict[str, Any]]) -> None:
         ledger = self._ledger or self._store.make(catalog.LEDGER).table_id()
         own = {path: row | {"ledger": ledger} for path, row in rows.items()}
         if own != self._known:
-            found = pa.Table.from_pylist([*self._others, *own.values()], schema=catalog.FOLDERS.schema)
-            self._store.replace(catalog.FOLDERS, found)
+            table = pa.Table.from_pylist([*self._others, *own.values()], schema=catalog.FOLDERS.schema)
+            self._store.replace(catalog.FOLDERS, table)
 
 
 def _below(folders: Iterable[str]) -> dict[str, list[str]]:
-    """For each folder and each above one: itself, and the folders below it.
+    """For each folder and each of its parents: the folder itself, and all folders below it.
 
     >>> _below(["a/b", "a/c"])
     {'a/b': ['a/b'], 'a': ['a/b', 'a/c'], 'a/c': ['a/c']}
     """
-    found: dict[str, list[str]] = {}
+    below: dict[str, list[str]] = {}
     for folder in folders:
         path = folder
         while path:
-            found.setdefault(path, []).append(folder)
+            below.setdefault(path, []).append(folder)
             path = path.rpartition("/")[0]
-    return found
+    return below

@@ -1,4 +1,4 @@
-"""What was read of a source, batch by batch: the table `ledger`.
+"""Batches of a source: the table `ledger`.
 
 What a batch holds is written down before it begins, so that one that was cut off comes out the same when it runs
 again. A batch is done once its transaction is in `pushes`, which is written last. Of a source, at most the last batch
@@ -23,17 +23,17 @@ DATE_DIRECTORY: Final = "date="
 
 OF_OFFSETS: Final = "offsets-"
 OF_TRAFFIC: Final = "traffic-"
-"""What names of sources begin with whose batches are samples of groups, or rows of traffic: what these hold depends on
-no other.
+"""Prefix of the names of sources whose batches are samples of groups or rows of traffic; these depend on no other
+batch.
 """
 OF_QUERIES: Final = "query-"
-"""What names of sources begin with that a streaming query reads: its checkpoint says how far."""
+"""Prefix of the names of sources that a streaming query reads; its checkpoint has the position."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A file of a landing zone, by its path below it, from 0 to its size [B]; or a topic's partition, from one offset
-    to before another.
+    """A file of a landing zone, by its path in the zone, from 0 to its size [B]; or a topic's partition, from `begin`
+    up to but excluding `end`.
     """
 
     path: str
@@ -50,7 +50,7 @@ class Plan:
 
 
 class Ledger:
-    """What was read of one source.
+    """Batches read from one source.
 
     Args:
         store: the tables.
@@ -82,8 +82,8 @@ class Ledger:
                 return app_id
             if _is_cut_off(self._store, app_id):
                 raise TableError(
-                    f"the ledger in {self._store.root} was removed after a run was cut off, and what that run was "
-                    "writing would count twice: remove all tables, and everything is read again"
+                    f"the ledger in {self._store.root} was removed after a run was interrupted, whose rows "
+                    "would count twice: remove all tables; the next run reads everything again"
                 )
             if self._store.last_version(catalog.PUSHES, app_id) < 0:
                 return app_id
@@ -97,7 +97,7 @@ class Ledger:
         return rows.sort_by([("batch_id", "ascending"), ("path", "ascending")])
 
     def read_to(self, folder: str = "") -> dict[str, int]:
-        """The end up to which each file or partition was given to a batch.
+        """End up to which each file or partition was assigned to a batch.
 
         Args:
             folder: only files below this one of the zone; all if it is empty.
@@ -107,13 +107,13 @@ class Ledger:
         if folder:
             condition &= (path >= f"{folder}/") & (path < f"{folder}0")  # the character after /
         rows = self._rows(condition & pc.field("batch_id").is_valid() & (path != ""))
-        found: dict[str, int] = {}
+        ends: dict[str, int] = {}
         for place, end in zip(to_list(rows["path"]), to_list(rows["end"]), strict=True):
-            found[place] = max(end, found.get(place, 0))
-        return found
+            ends[place] = max(end, ends.get(place, 0))
+        return ends
 
     def unfinished(self) -> list[Plan]:
-        """The batch that was planned and is not done, if there is one.
+        """The planned batch that is not finished, if there is one.
 
         Raises:
             TableError: tables were removed since they were written.
@@ -121,8 +121,8 @@ class Ledger:
         if self._last - self._done > 1:
             path = catalog.LEDGER.path(self._store.root)
             raise TableError(
-                f"the ledger {path} has read pushes that the tables in {self._store.root} do not have, as after their "
-                "removal: remove it too, and everything is read again"
+                f"the ledger {path} lists pushes that are not in the tables in {self._store.root}, which were perhaps "
+                "removed: remove the ledger too; the next run reads everything again"
             )
         if self._last == self._done:
             return []
@@ -130,8 +130,8 @@ class Ledger:
         return [Plan(number=self._last, parts=tuple(Part(**row) for row in rows.to_pylist()))]
 
     def check_others(self, *, by_query: bool = False) -> None:
-        """Raises TableError if a batch of another source was cut off while it was written, or of this one where that
-        is read the other way, by a streaming query or (`by_query`) by none.
+        """Raises TableError if another source's batch was interrupted while it was written, or this source's in the
+        other mode: by a streaming query, or (`by_query`) without one.
 
         Until it is written altogether, its pushes are not known as repeats, and its points are not what is computed
         from. What this source writes meanwhile would count twice or be left out.
@@ -142,12 +142,12 @@ class Ledger:
                 names = {row["source"] for row in self._store.rows(catalog.BATCHES) if row["app_id"] == app_id}
                 how = " with --continuous" if source.startswith(OF_QUERIES) else ""
                 raise TableError(
-                    f"a run of {' '.join(names) or source}{how} was cut off while it wrote into {self._store.root}: "
-                    f"run it{how} again first, which goes on from there"
+                    f"a run of {' '.join(names) or source}{how} was interrupted while it wrote to {self._store.root}: "
+                    f"run it{how} again first; it continues from there"
                 )
 
     def plan(self, parts: Iterable[Part]) -> Plan:
-        """Writes down what the next batch holds.
+        """Records the content of the next batch.
 
         Raises:
             TableError: another run has planned it meanwhile.
@@ -155,12 +155,12 @@ class Ledger:
         plan = Plan(number=self._last + 1, parts=tuple(parts))
         rows = [{**self._row(part.path, plan.number), "begin": part.begin, "end": part.end} for part in plan.parts]
         if not self._store.append_rows(catalog.LEDGER, rows, Transaction(app_id=self.app_id, version=plan.number)):
-            raise TableError(f"another run reads the same source into {self._store.root}: let only one run at a time")
+            raise TableError(f"another run reads the same source into {self._store.root}: allow only one at a time")
         self._last = plan.number
         return plan
 
     def note_query(self, query_id: str, read_to: Mapping[str, int]) -> None:
-        """Notes that a streaming query reads the source, and how far it has read.
+        """Records that a streaming query reads the source, and its position.
 
         Before its first batch that is for `check_others` of other sources, and after a round for runs without it.
         """
@@ -177,14 +177,14 @@ class Ledger:
             self._store.append_rows(catalog.LEDGER, rows)
 
     def begin_again(self, day: date) -> None:
-        """Notes that the files of a day are to be read again, which from here on happens however often a run is cut
-        off: by this one or by the next.
+        """Records that the files of a day are to be read again; from now on this or a later run does so, however often
+        it is interrupted.
         """
         self._store.append_rows(catalog.LEDGER, [self._row(day.isoformat(), None)])
         self.redecoding.append(day)
 
     def forget(self, day: date) -> None:
-        """Forgets that files of a day were read, and that they were to be read again: in one commit."""
+        """Deletes the records that files of a day were read and that they are to be read again, in one commit."""
         self._store.log(catalog.LEDGER).delete(
             f"source = '{self._source}' AND "
             f"(path LIKE '%{DATE_DIRECTORY}{day}/%' OR (batch_id IS NULL AND path = '{day}'))"
@@ -196,18 +196,18 @@ class Ledger:
 
 
 def cut_off(store: Store) -> dict[str, str]:
-    """Sources of pushes of which a batch is written in part: the source by the `app_id` of the batch."""
+    """Sources with a partly written batch of pushes: the source by the `app_id` of the batch."""
     if not store.has(catalog.LEDGER):
         return {}
     rows = store.log(catalog.LEDGER).snapshot(schemas.encoded(catalog.LEDGER_SCHEMA))
     names = ["app_id", "source"]
-    found = set[tuple[str, str]]()
+    sources = set[tuple[str, str]]()
     for batch in rows.scan(names):
         pairs = pa.Table.from_batches([batch]).group_by(names).aggregate([])
-        found.update(zip(*(pairs[name].to_pylist() for name in names), strict=True))
+        sources.update(zip(*(pairs[name].to_pylist() for name in names), strict=True))
     return {
         app_id: source
-        for app_id, source in found
+        for app_id, source in sources
         if not source.startswith((OF_OFFSETS, OF_TRAFFIC)) and _is_cut_off(store, app_id)
     }
 
@@ -218,7 +218,7 @@ def _is_cut_off(store: Store, app_id: str) -> bool:
 
 
 def day_of(path: str) -> date | None:
-    """The day of receipt of a landing file's pushes, as its directory has it.
+    """Day of receipt of a landing file's pushes, by the name of its directory.
 
     >>> day_of("date=2026-03-01/hour=12/a.parquet"), day_of("a.parquet")
     (datetime.date(2026, 3, 1), None)

@@ -19,7 +19,7 @@ from fleetgauge.fleet.tables.written_file import WrittenFile
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfClients:
-    """All rows of CLIENTS and INVENTORY, and those of ACTIVITY of some days, to files.
+    """Writes all rows of CLIENTS and INVENTORY, and the rows of ACTIVITY of some days, to files.
 
     Attributes:
         pushes: all.
@@ -31,7 +31,7 @@ class OfClients:
     """
 
     merged_at: ClassVar = 200_000
-    """Rows that wait in memory before they are merged, where no more are left of them."""
+    """Rows held in memory before they are merged."""
 
     pushes: Snapshot
     clients: Snapshot
@@ -41,7 +41,7 @@ class OfClients:
     targets: Sequence[WriteFiles]
 
     def __call__(self, ranges: list[shards.Part]) -> list[WrittenFile]:
-        """The files of the rows of these ranges of ids."""
+        """Files with the rows of these ranges of ids."""
         with ExitStack() as stack:
             writers = [stack.enter_context(to.open()) for to in self.targets]
             for each in ranges:
@@ -54,17 +54,15 @@ class OfClients:
     def _rows(self, part: shards.Part) -> tuple[Table, Table, Table]:
         is_own, is_today = shards.within(part), of_days(self.days)
         pushes = self.pushes.scan(SEEN_OF, is_own & is_today)
-        found = _added_up(
-            (seen(pa.Table.from_batches([batch])) for batch in pushes), ("date", *INSTANCE), self.merged_at
-        )
+        new = _added_up((seen(pa.Table.from_batches([batch])) for batch in pushes), ("date", *INSTANCE), self.merged_at)
         days = self.activity.scan(where=is_own & ~is_today)
         others = _added_up((seen_by_day(pa.Table.from_batches([batch])) for batch in days), INSTANCE, self.merged_at)
-        everything = with_state(inventory(pa.concat_tables([found, others])), self.now)
-        return clients(found, self.clients.table(where=is_own), self.now), activity(found), everything
+        everything = with_state(inventory(pa.concat_tables([new, others])), self.now)
+        return clients(new, self.clients.table(where=is_own), self.now), activity(new), everything
 
 
 def _added_up(tables: Iterable[Table], by: tuple[str, ...], merged_at: int) -> Table:
-    """SEEN, one row for each value of these columns, of tables that need not all be in memory."""
+    """SEEN rows merged by these columns, from tables that need not fit into memory together."""
     waiting = [SEEN.empty_table()]
     count, limit = 0, merged_at
     for table in tables:

@@ -1,4 +1,4 @@
-"""The table `verdicts`: windows judged in their order, from the first that changed on.
+"""The table `verdicts`: windows judged in order, from the first changed one on.
 
 The judge's memory is kept in the table `judged`, at the end of each of the last days and of the last hours. A run goes
 on from the latest that is not after the first window that changed: the outcome is that of judging all windows at once,
@@ -35,19 +35,19 @@ _HOUR: Final = timedelta(hours=1)
 _HOURS_KEPT: Final = 2
 _DAYS_KEPT: Final = 7
 _ROWS_AT_ONCE: Final = 5_000_000
-"""Wide rows of the hours that `by_window` takes together; an hour at least."""
+"""Wide rows of the hours that `by_window` reads together; at least one hour."""
 _RULES: Final = "rules"
-"""Beside the parts of a memory: the rule file that says all rules."""
+"""Key of the rule file with all rules, beside the parts of a memory."""
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
-"""Of `malloc.h`; see mallopt(3)."""
+"""Parameters of mallopt(3), from `malloc.h`."""
 _KEPT_BYTES: Final = 256 * 1024 * 1024
 _MOST_MMAP_THRESHOLD: Final = 32 * 1024 * 1024
-"""The most that glibc takes on 64 bits."""
+"""Upper limit of glibc on 64 bits."""
 
 
 def keep_freed_memory() -> None:
-    """Has malloc keep up to 256 MiB that are freed for what is asked for next, where the C library is glibc.
+    """Lets malloc keep up to 256 MiB of freed memory for reuse, with glibc.
 
     The judge makes and drops arrays of megabytes. glibc returns such memory to the kernel at once, which has to clear
     its pages before they are used again: about a tenth of the judge's time.
@@ -60,7 +60,9 @@ def keep_freed_memory() -> None:
 
 
 def latest_memory(store: Store) -> tuple[Memory, Rules]:
-    """What the judge remembered last, and its rules; nothing where it never judged, or in another release's form."""
+    """The latest memory of the judge, and its rules; empty if it never judged, or if the memory has another release's
+    form.
+    """
     kept = [row for row in store.rows(catalog.JUDGED) if row["signature"].startswith(f"{FORM} ")]
     latest = max(kept, key=lambda row: row["judged_to"], default=None)
     if latest is None:
@@ -74,13 +76,13 @@ def latest_memory(store: Store) -> tuple[Memory, Rules]:
 
 
 def are_by_other_rules(store: Store, rules: Rules, window_s: int) -> bool:
-    """True where the verdicts on windows of this length were not given by these rules, or by a release whose memory has
+    """True if the verdicts on windows of this length were given by other rules, or by a release whose memory has
     another form.
     """
     if not store.has(catalog.JUDGED):
         return False
-    found = set(to_list(store.log(catalog.JUDGED).rows(["signature"])["signature"]))
-    return _signature(rules, window_s) not in found and any(each.endswith(f" {window_s}") for each in found)
+    signatures = set(to_list(store.log(catalog.JUDGED).rows(["signature"])["signature"]))
+    return _signature(rules, window_s) not in signatures and any(each.endswith(f" {window_s}") for each in signatures)
 
 
 def _signature(rules: Rules, window_s: int) -> str:
@@ -143,29 +145,29 @@ def replace_verdicts(
 
 
 def _sample_files(store: Store) -> list[dict[str, Any]]:
-    """The files of samples, with the times that they are of as those of windows."""
+    """Files of samples, with the times of their samples in place of windows."""
     times = {"min.window_start": "min.sampled_at", "max.window_start": "max.sampled_at"}
     return [file | {name: file[own] for name, own in times.items()} for file in store.files(catalog.GROUP_OFFSETS)]
 
 
 def _samples(offsets: Snapshot, span: Span, window_s: int) -> Samples | None:
-    """The samples of groups in a span, and of the time before that their trends need; None without any."""
+    """Samples of groups in a span and in the time before that their trends need; None without samples."""
     begin, end = span
     before = timedelta(seconds=LOOKBACK_S)
-    found = offsets.table(OFFSETS_COLUMNS, within([(begin - before, end)], "sampled_at"))
-    return Samples(found, window_s, micros_of(begin)) if found.num_rows else None
+    samples = offsets.table(OFFSETS_COLUMNS, within([(begin - before, end)], "sampled_at"))
+    return Samples(samples, window_s, micros_of(begin)) if samples.num_rows else None
 
 
 def _traffic(traffic: Snapshot, span: Span, window_s: int) -> TrafficRows | None:
-    """What gateways counted in a span, and in the window before; None without any."""
+    """Traffic rows of gateways in a span and in the window before; None without rows."""
     begin, end = span
     before = timedelta(seconds=window_s)
-    found = traffic.table(TRAFFIC_COLUMNS, within([(begin - before, end)], "window_start"))
-    return TrafficRows(found, window_s, micros_of(begin)) if found.num_rows else None
+    rows = traffic.table(TRAFFIC_COLUMNS, within([(begin - before, end)], "window_start"))
+    return TrafficRows(rows, window_s, micros_of(begin)) if rows.num_rows else None
 
 
 def _replace_trends(store: Store, span: Span, trends: Table) -> None:
-    """The rows of GROUP_TRENDS of all windows from where this began to judge on."""
+    """Replaces the rows of GROUP_TRENDS of all windows from the first judged one on."""
     target = Target.of(store, catalog.GROUP_TRENDS, [span])
     if not trends.num_rows and not target.old:
         return
@@ -176,14 +178,16 @@ def _replace_trends(store: Store, span: Span, trends: Table) -> None:
 
 
 def _stays(at: datetime, last: datetime) -> bool:
-    """True for the last end of all, and for those of the last hours and days: late pushes may change these hours."""
+    """True for the latest end, and for those of the last hours and days, which late pushes may change."""
     is_of_hour = at == _whole_hour(at) and last - at <= _HOURS_KEPT * _HOUR
     is_of_day = at == at.replace(hour=0, minute=0, second=0) and (last - at).days <= _DAYS_KEPT
     return at == last or is_of_hour or is_of_day
 
 
 def _together(hours: list[Span], files: list[dict[str, Any]], at_once: int) -> Iterator[Span]:
-    """Hours that are read at once, since files are sorted by clients: those of few rows, up to an end that is kept."""
+    """Hours with few rows, merged up to an end whose memory is kept, since files are sorted by clients and reading one
+    is costly.
+    """
     rows = sum(file["num_records"] for file in files)
     first, count = None, 0
     for begin, end in hours:
@@ -198,7 +202,7 @@ def _whole_hour(at: datetime) -> datetime:
 
 
 def _hours(files: list[dict[str, Any]], begin: datetime | None, limit: datetime | None) -> Iterator[Span]:
-    """The hours that rows may be of, from this time on; the last of them up to the limit."""
+    """Hours that may have rows, from `begin` on; the last one ends at the limit."""
     firsts = [file["min.window_start"] for file in files if file["min.window_start"] is not None]
     lasts = [file["max.window_start"] for file in files if file["max.window_start"] is not None]
     if not firsts:
@@ -214,7 +218,7 @@ def _hours(files: list[dict[str, Any]], begin: datetime | None, limit: datetime 
 
 
 def _named_points(points: Snapshot, span: Span, rules: Rules) -> Table | None:
-    """The points that own rules read; None where there are no such rules."""
+    """Points that user-defined rules read; None without such rules."""
     if not rules.own:
         return None
     is_named = pc.field("metric_name").isin(pa.array(sorted(rules.metric_names), pa.string()))

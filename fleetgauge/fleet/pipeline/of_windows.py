@@ -30,7 +30,7 @@ OF_CLIENTS: Final[tuple[tuple[catalog.Table, Query], ...]] = (
     (catalog.REBALANCES, rebalances()),
     (catalog.CONSUMERS, consumers()),
 )
-"""The tables whose rows are of one client instance each, and what makes them of `windows`."""
+"""Tables whose rows belong to one client instance each, with the functions that compute them from `windows`."""
 
 _COLUMNS: Final = tuple(dict.fromkeys(name for _, query in OF_CLIENTS for name in query.columns))
 _IS_CLIENT: Final = pc.field("role").is_null() & pc.field("topic").is_null()
@@ -39,14 +39,14 @@ _START: Final = "window_start"
 
 
 def files_within(store: Store, table: catalog.Table, spans: list[Span]) -> list[dict[str, Any]]:
-    """The files of a table by window that may have rows of windows in these spans."""
-    found = store.files(table, days(spans))
-    return [file for file in found if meets(spans, file[f"min.{_START}"], file[f"max.{_START}"])]
+    """Files of a table by window that may have rows in these spans."""
+    files = store.files(table, days(spans))
+    return [file for file in files if meets(spans, file[f"min.{_START}"], file[f"max.{_START}"])]
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A table by window, of which the rows of some windows are replaced.
+    """A table by window in which the rows of some windows are replaced.
 
     Attributes:
         rows: as they are.
@@ -60,12 +60,12 @@ class Target:
 
     @classmethod
     def of(cls, store: Store, table: catalog.Table, spans: list[Span]) -> "Target":
-        """A table, which is made if need be."""
+        """The target for a table; the table is created if missing."""
         old = files_within(store, table, spans)
         return cls(store.snapshot(table), store.files_of(table), frozenset(file["path"] for file in old))
 
     def keep(self, writer: FileWriter, spans: list[Span], where: Any) -> None:
-        """Writes the old files' rows of other windows again."""
+        """Writes the rows of other windows from the old files again."""
         if self.old:
             for batch in self.rows.scan(where=where & ~within(spans, _START), paths=self.old):
                 writer.write(batch)
@@ -73,22 +73,22 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfWindows:
-    """The rows of some windows, of every table of OF_CLIENTS, to files."""
+    """Writes the rows of some windows of every table in OF_CLIENTS to files."""
 
     windows: Snapshot
     spans: list[Span]
     targets: tuple[Target, ...]
 
     def __call__(self, ranges: list[shards.Part]) -> tuple[list[WrittenFile], int]:
-        """The files of the rows of these ranges of ids, and how many rows of `windows` are clients'."""
+        """Files with the rows of these ranges of ids, and the number of client rows of `windows`."""
         count = 0
         with ExitStack() as stack:
             writers = [stack.enter_context(target.to.open()) for target in self.targets]
             for each in ranges:
                 rows = self.windows.table(_COLUMNS, within(self.spans, _START) & shards.within(each))
                 count += pc.sum(pc.and_(rows["role"].is_null(), rows["topic"].is_null())).as_py() or 0
-                for writer, made in zip(writers, answers((query for _, query in OF_CLIENTS), rows), strict=True):
-                    writer.write_table(made)
+                for writer, answer in zip(writers, answers((query for _, query in OF_CLIENTS), rows), strict=True):
+                    writer.write_table(answer)
             for writer, target in zip(writers, self.targets, strict=True):
                 writer.finish()
                 target.keep(writer, self.spans, shards.within(shards.together(ranges)))
@@ -98,7 +98,7 @@ class OfWindows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfGroups:
-    """The rows of GROUPS of some windows, to files.
+    """Writes the rows of GROUPS of some windows to files.
 
     Members of a group may have any id: all clients of a window are in memory together, in the columns that count.
     """
@@ -108,7 +108,7 @@ class OfGroups:
     spans: list[Span]
 
     def __call__(self, part: tuple[list[Span], bool]) -> list[WrittenFile]:
-        """The files of the rows of some of the spans, and, if it is to, of those that are to be kept."""
+        """Files with the rows of some of the spans and, if the flag is set, the rows to be kept."""
         spans, keeps = part
         with self.target.to.open() as writer:
             rows = self.windows.table(groups().columns, within(spans, _START) & _IS_CLIENT)

@@ -1,4 +1,4 @@
-"""What the gold tables reckon with, and what they do not yet: the tables `batches` and `runs` read together."""
+"""Input that the gold tables include, and input that they do not: from the tables `batches` and `runs`."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _REDECODED: Final = "redecode-"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pending:
-    """What was written to the silver tables and is not in the gold ones.
+    """Input in the silver tables that the gold tables do not include yet.
 
     Attributes:
         spans: of the windows that have something new; see `fleet.pipeline.spans`.
@@ -42,7 +42,7 @@ class Pending:
 
 
 def window_of(store: Store) -> int | None:
-    """Length of the windows that the tables have [s]; None where no run has made any."""
+    """Window length of the tables [s]; None before the first run."""
     window_s: int | None = _last(store.rows(catalog.RUNS)).get("window_s")
     return window_s
 
@@ -52,7 +52,7 @@ def _last(runs: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
 
 
 def pending(store: Store, *, window_s: int, now: datetime, days: Days | None = None) -> Pending:
-    """What waits to be computed.
+    """Input that is still to be computed.
 
     Args:
         store: the tables.
@@ -98,13 +98,13 @@ def pending(store: Store, *, window_s: int, now: datetime, days: Days | None = N
 
 
 def _latest_sample(store: Store) -> datetime:
-    """About when a group was sampled, or traffic counted, last; long ago where none was."""
+    """Approximate time of the latest sample of a group or row of traffic; a time long ago without any."""
     tables = ((catalog.GROUP_OFFSETS, "max.sampled_at"), (catalog.TRAFFIC, "max.window_start"))
     return max((file[at] for table, at in tables if store.has(table) for file in store.files(table)), default=EPOCH)
 
 
 def _latest(store: Store) -> datetime | None:
-    """When the latest push was received; None where there is none."""
+    """Time of receipt of the latest push; None without pushes."""
     if not store.has(catalog.PUSHES):
         return None
     # Bounds of files are rounded up to the millisecond.
@@ -115,7 +115,7 @@ def _latest(store: Store) -> datetime | None:
 
 
 def clear_day(store: Store, source: str, day: date) -> None:
-    """Has a whole day computed anew, and removes its silver rows, which are to be read again; as often as it is called.
+    """Marks a whole day for computation and deletes its silver rows, which are then read again; may be repeated.
 
     Args:
         store: the tables.
@@ -131,11 +131,11 @@ def clear_day(store: Store, source: str, day: date) -> None:
 
 
 def other_sources(store: Store, name: str, day: date) -> set[str]:
-    """Sources that pushes of a day were read from beside the one of that name."""
+    """Sources other than the named one that pushes of a day were read from."""
     batches = store.rows(catalog.BATCHES)
     return {row["source"] for row in batches if day in row["dates"] and source_name(row["source"]) != name}
 
 
 def close(store: Store, row: dict[str, Any]) -> None:
-    """Notes that a run came to its end: a row of `runs`."""
+    """Records the end of a run: a row of `runs`."""
     store.append_rows(catalog.RUNS, [row])

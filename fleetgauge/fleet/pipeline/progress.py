@@ -1,4 +1,4 @@
-"""How far a run is, as one line on stderr: what it does, files or records done of those known, rows, and time left."""
+"""Progress of a run as one line on stderr: current step, files or records done of those known, rows, and time left."""
 
 from types import TracebackType
 from typing import Self
@@ -11,7 +11,7 @@ from fleetgauge.fleet.pipeline.source import NewInput
 
 
 class RunProgress:
-    """The line; gone at the end.
+    """The progress line; cleared at the end.
 
     Args:
         console: where to; nothing of it may be piped on as a result.
@@ -45,20 +45,20 @@ class RunProgress:
     ) -> None:
         self._progress.stop()
 
-    def expect(self, found: NewInput) -> None:
-        """What there is to be done."""
-        self._progress.update(self._task, total=found.amount, unit=found.unit)
+    def expect(self, new_input: NewInput) -> None:
+        """Sets the amount of work."""
+        self._progress.update(self._task, total=new_input.amount, unit=new_input.unit)
 
     def stage(self, what: str) -> None:
-        """What is being done now: a table, mostly."""
+        """Sets the current step, usually a table."""
         self._progress.update(self._task, description=f"{self._batch}{what}")
 
     def begin(self, number: int | None) -> None:
-        """A batch begins; None after the last."""
+        """Starts a batch; None after the last one."""
         self._batch = "" if number is None else f"batch {number}: "
 
     def done(self, report: BatchReport, amount: int) -> None:
-        """A batch is written, which had so many files or records."""
+        """Counts a finished batch of so many files or records."""
         self._pushes += report.pushes
         self._points += report.points
         self._progress.update(self._task, advance=amount, pushes=self._pushes, points=self._points)

@@ -1,4 +1,4 @@
-"""What a run did, as values."""
+"""Results of a run, as values."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from fleetgauge.fleet.pipeline.side_rows import SideReport
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """How many rows the run wrote to a table, and how large it is by now."""
+    """Rows that the run wrote to a table, and the table's size now."""
 
     rows_written: int
     files: int
@@ -18,7 +18,7 @@ class Size:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunReport:
-    """What a run did.
+    """Results of a run.
 
     Attributes:
         source: what was read.
@@ -48,7 +48,7 @@ class RunReport:
 
     @property
     def is_news(self) -> bool:
-        """True if there was anything to do."""
+        """True if the run had anything to do."""
         return bool(self.batches) or self.offsets.files + self.traffic.files > 0 or self.days > 0
 
     def total(self, name: str) -> int:
@@ -57,7 +57,7 @@ class RunReport:
 
     @property
     def rejects(self) -> dict[str, int]:
-        """Pushes and files that were set aside, by reason."""
+        """Rejected pushes and files by reason."""
         counts = self.offsets.rejects + self.traffic.rejects
         for batch in self.batches:
             counts.update(batch.rejects)

@@ -1,4 +1,4 @@
-"""`fleet run`: what is new of a source into the standing tables."""
+"""`fleet run`: processes new input of a source into the tables."""
 
 import re
 import sys
@@ -43,17 +43,19 @@ if TYPE_CHECKING:
     from fleetgauge.fleet.spark.session import SessionSettings
 
 _TELEMETRY_IS_AWAY: Final = timedelta(minutes=15)
-"""Samples of groups, or traffic, that are newer than the latest push by more are judged without waiting for pushes."""
+"""If samples of groups or traffic are newer than the latest push by more than this, they are judged without waiting for
+pushes.
+"""
 
 WINDOW_S: Final = 300
 
 _COLOURS: Final = re.compile("\x1b\\[[0-9;]*m|\u21b3")
-"""What delta-rs has in its messages for terminals."""
+"""Terminal colours and symbols in messages of delta-rs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:
-    """What an operator asked for.
+    """Parameters of a run.
 
     Attributes:
         source: the landing zone or topic.
@@ -64,8 +66,8 @@ class RunRequest:
         rebuild: have clients and gold tables of these days computed anew.
         redecode: a day whose pushes are read again from the landing zone, in place of what is in the tables.
         rules: the figures of the verdicts.
-        judge_after_s: judge a window once a push was read that came so long after its end [s]; None judges all.
-        is_continuous: the run is one of a row of rounds; a streaming query reads a topic, but on Spark Connect.
+        judge_after_s: judge a window once a push received this long after its end was read [s]; None judges all.
+        is_continuous: the run is one of several rounds; a streaming query reads a topic, but on Spark Connect.
     """
 
     source: Source
@@ -81,7 +83,7 @@ class RunRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunContext:
-    """What a run works with.
+    """Environment of a run.
 
     Attributes:
         settings: how to start Spark, where it is needed.
@@ -101,7 +103,7 @@ class RunContext:
 
 
 def run(request: RunRequest, context: RunContext) -> RunReport:
-    """Reads what is new and writes it to the tables.
+    """Reads new input and writes it to the tables.
 
     Raises:
         FleetError: with one sentence on what is wrong, whatever Spark made of it.
@@ -119,7 +121,7 @@ def _started(settings: Callable[[], "SessionSettings"]) -> "SparkSession":
         from fleetgauge.fleet.spark.session import start_session
     except ModuleNotFoundError as error:
         raise NotInstalledError(
-            f"{error.name} is not installed, and so much at once, a topic, another file system or --master need "
+            f"{error.name} is not installed, and large inputs, topics, other file systems and --master need "
             "PySpark: pip install 'fleetgauge[spark]'"
         ) from error
     return start_session(settings())
@@ -157,15 +159,15 @@ def keep_up(
 
 @contextmanager
 def explained(what: str) -> Iterator[None]:
-    """Turns what Spark and the JVM throw into one sentence."""
+    """Turns exceptions of Spark and the JVM into one sentence."""
     try:
         yield
     except FleetError:
         raise
     except CommitFailedError as error:
         raise BusyError(
-            f"{what} gave way to another run that wrote the same tables meanwhile: let only one run at a time; "
-            "nothing was written twice, and the next run goes on from here"
+            f"{what} stopped because another run wrote the same tables: allow only one run at a time; "
+            "nothing was written twice, and the next run continues from here"
         ) from error
     except (DeltaError, OSError) as error:
         raise FleetError(f"{what} failed: {' '.join(_COLOURS.sub('', str(error)).split())}") from error
@@ -177,7 +179,7 @@ def explained(what: str) -> Iterator[None]:
 
 
 def _said_by_spark(error: Exception) -> str | None:
-    """None of an exception that is not Spark's."""
+    """Spark's message in one sentence; None if the exception is not Spark's."""
     if "pyspark" not in sys.modules:
         return None
     from fleetgauge.fleet.spark.errors import SPARK_ERRORS, what_failed
@@ -209,8 +211,8 @@ class _Run:
         self.window_s = self.request.window_s or pending.window_of(self.store) or usual_s
 
     def run(self) -> RunReport:
-        """Writes what is new, then computes what that changes; what it did."""
-        self.progress.stage("looking for what is new")
+        """Writes new input, then computes the tables that depend on it; returns the results."""
+        self.progress.stage("looking for new input")
         self.store.has(catalog.POINTS)  # refuses tables of an earlier release before any of them is written
         ledger = Ledger(self.store, source_name(self.request.source))
         is_topic = isinstance(self.request.source, TopicSource)
@@ -234,7 +236,7 @@ class _Run:
         return replace(self._report(), lost=new.lost, changed=new.changed, days=days, sizes=sizes)
 
     def _read_beside(self, source: "LandingSource | TopicStretch") -> None:
-        """Samples of groups and traffic, which only landing zones have."""
+        """Reads samples of groups and traffic, which only landing zones have."""
         if isinstance(source, LandingSource):
             name = str(self.request.source)
             for kind in self._beside:
@@ -274,7 +276,7 @@ class _Run:
         return Work(kind=Kind.TABLES, amount=source.bytes_to_read() + rebuilt)
 
     def _report(self) -> RunReport:
-        """What was read so far."""
+        """Results so far."""
         took_s = (self.clock.hi_res_clock_ms() - self.began_ms) / 1000
         return RunReport(
             source=str(self.request.source),
@@ -300,21 +302,21 @@ class _Run:
             self.progress.done(report, report.amount)
 
     def _stream(self, source: "TopicStretch", ledger: Ledger) -> None:
-        """Has a streaming query read what is new."""
+        """Reads new input with a streaming query."""
         from fleetgauge.fleet.pipeline.stream import CHECKPOINTS, read_available
 
         def write(query_id: str, batch: Batch) -> None:
             ledger.note_query(query_id, {})
             self._write_batch(query_id, batch)
 
-        # Who removes the ledger, to read a topic that was made anew, has the query begin anew, too.
+        # Removing the ledger, to read a topic that was recreated, makes the query start again, too.
         of_ledger = self.store.make(catalog.LEDGER).table_id()
         checkpoint = f"{self.store.root}/{CHECKPOINTS}/{source_name(self.request.source)}-{of_ledger}"
         query_id, end = read_available(source.stream(self._bounds()), checkpoint, write)
         ledger.note_query(query_id, source.read_to(end))
 
     def _redecode(self, source: "LandingSource | TopicStretch", ledger: Ledger) -> None:
-        """Takes away what the tables have of days that are to be read again, also of one that was cut off here."""
+        """Deletes days that are to be read again, including a day that an interrupted run left."""
         day, name = self.request.redecode, str(self.request.source)
         if day is not None:
             source.check_day(day)
@@ -325,7 +327,7 @@ class _Run:
                 )
             ledger.begin_again(day)
         for day in list(ledger.redecoding):
-            self.progress.stage(f"taking {day} out of the tables")
+            self.progress.stage(f"removing {day} from the tables")
             pending.clear_day(self.store, name, day)
             source.read_again(day)
 
@@ -333,38 +335,38 @@ class _Run:
         return datetime.fromtimestamp(self.clock.milliseconds() / 1000, UTC)
 
     def _compute(self) -> int:
-        """Computes clients and gold; how many days there were to be computed."""
+        """Computes clients and gold; returns the number of days computed."""
         request = self.request
-        self.progress.stage("looking for what changed")
+        self.progress.stage("looking for changes")
         now = self._now()
-        found = pending.pending(self.store, window_s=self.window_s, now=now, days=request.rebuild)
+        waiting = pending.pending(self.store, window_s=self.window_s, now=now, days=request.rebuild)
         after_s = request.judge_after_s
-        is_away = found.sampled_up_to - found.read_up_to > _TELEMETRY_IS_AWAY
-        latest = found.sampled_up_to if is_away else found.read_up_to
+        is_away = waiting.sampled_up_to - waiting.read_up_to > _TELEMETRY_IS_AWAY
+        latest = waiting.sampled_up_to if is_away else waiting.read_up_to
         judged_to = None if after_s is None else latest - timedelta(seconds=after_s)
-        if found.spans:
+        if waiting.spans:
             answers = Answers(self.store, self.engine, self.window_s, self.progress.stage, rules=request.rules)
-            answers.refresh(found.spans, found.read_up_to, found.remade, judged_to)
+            answers.refresh(waiting.spans, waiting.read_up_to, waiting.remade, judged_to)
         elif are_by_other_rules(self.store, request.rules, self.window_s):
             self.progress.stage(catalog.VERDICTS.name)
             self._is_judged_anew = replace_verdicts(
                 self.store, [(EPOCH, latest)], request.rules, self.window_s, judged_to
             )
-        if found.spans or self._reports or any(each.files for each in self._beside.values()):
-            pending.close(self.store, self._row(found, now))
-        return len(days(found.spans))
+        if waiting.spans or self._reports or any(each.files for each in self._beside.values()):
+            pending.close(self.store, self._row(waiting, now))
+        return len(days(waiting.spans))
 
-    def _row(self, found: pending.Pending, now: datetime) -> dict[str, Any]:
+    def _row(self, waiting: pending.Pending, now: datetime) -> dict[str, Any]:
         report = self._report()
         return {
             "finished_at": now,
             "source": report.source,
             "took_s": report.took_s,
-            "read_up_to": found.read_up_to,
+            "read_up_to": waiting.read_up_to,
             "batches": len(report.batches),
             **{name: report.total(name) for name in ("files", "pushes", "points", "repeats")},
             "rejects": report.rejects,
-            "covered": found.covered,
+            "covered": waiting.covered,
             "window_s": self.window_s,
         }
 
@@ -373,7 +375,7 @@ class _Run:
         for table in catalog.TABLES.values():
             if table.layer == "state" or not self.store.has(table):
                 continue
-            found = self.store.log(table).size()
+            size = self.store.log(table).size()
             written = self.store.rows_written[table.name]
-            sizes[table.name] = Size(rows_written=written, files=found.files, size_bytes=found.size_bytes)
+            sizes[table.name] = Size(rows_written=written, files=size.files, size_bytes=size.size_bytes)
         return sizes

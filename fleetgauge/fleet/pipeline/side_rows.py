@@ -1,5 +1,5 @@
-"""Rows that lie beside the pushes of a landing zone, samples of consumer groups and traffic of gateways, into tables of
-their own, once however often a run is cut off.
+"""Rows beside the pushes of a landing zone (samples of consumer groups, traffic of gateways), written into their own
+tables exactly once across reruns.
 
 As with pushes, a batch is written down in the ledger before it begins. Its rows are one commit, and the batch is done
 once `batches` says which windows they are of.
@@ -30,7 +30,7 @@ _BATCH_BYTES: Final = 64 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SideRows:
-    """A kind of rows.
+    """A kind of side rows.
 
     Attributes:
         folder: below the zone.
@@ -57,7 +57,7 @@ TRAFFIC: Final = SideRows(
 
 @dataclass(slots=True, kw_only=True)
 class SideReport:
-    """What was read: files, their rows, and files that were set aside, by reason."""
+    """Result of reading: files, their rows, and rejected files by reason."""
 
     files: int = 0
     rows: int = 0
@@ -66,7 +66,7 @@ class SideReport:
 
 @dataclass(frozen=True, slots=True)
 class SideRowsWriter:
-    """Reads what is new of a zone's rows of a kind.
+    """Reads new rows of a kind from a zone.
 
     Args:
         kind: of rows.
@@ -90,7 +90,7 @@ class SideRowsWriter:
         return self.source.beside[self.kind.folder]
 
     def write(self) -> SideReport:
-        """Writes batch after batch."""
+        """Writes all batches."""
         if not self._sizes and not self.store.has(self.kind.table):
             return self._report
         ledger = Ledger(self.store, f"{self.kind.of_source}{source_name(self.name)}", catalog.BATCHES)
@@ -106,14 +106,14 @@ class SideRowsWriter:
         count = 0
         with store.files_of(table).open() as writer:
             for part in plan.parts:
-                found = self._read(part)
-                if isinstance(found, str):
-                    bad.append({"source_file": part.path, "reason": found, "date": day_of(part.path)})
+                rows = self._read(part)
+                if isinstance(rows, str):
+                    bad.append({"source_file": part.path, "reason": rows, "date": day_of(part.path)})
                     continue
-                count += found.num_rows
-                writer.write_table(found)
-                windows |= self._windows(found)
-                days |= set(found["date"].unique().to_pylist())
+                count += rows.num_rows
+                writer.write_table(rows)
+                windows |= self._windows(rows)
+                days |= set(rows["date"].unique().to_pylist())
             if not self._has(table, transaction):
                 store.change(table, add=writer.take_all(), transaction=transaction)
         if bad and not self._has(catalog.REJECTS, transaction):
@@ -135,42 +135,42 @@ class SideRowsWriter:
         return self.store.last_version(table, transaction.app_id) >= transaction.version
 
     def _read(self, part: Part) -> "Table | str":
-        """The rows of a file, or why it is set aside."""
+        """The rows of a file, or the reason why it is rejected."""
         name = f"the file of {self.kind.name}"
         size = self._sizes.get(part.path)
-        taken_away = "the file was taken away before it was read"
+        taken_away = "the file was removed before it was read"
         if size != part.end:
             return taken_away if size is None else "the file has changed"
         path, system = f"{self.source.root}/{part.path}", self.source.system
         if system is None:
-            found = self.start().read.parquet(path).toArrow()
+            rows = self.start().read.parquet(path).toArrow()
         else:
             try:
                 file = opened(system, path)
             except FileNotFoundError:
                 return taken_away
             try:
-                found = pq.read_table(file, partitioning=None)
+                rows = pq.read_table(file, partitioning=None)
             except (OSError, pa.ArrowException) as error:
-                return f"{name} cannot be read: {next(iter(str(error).splitlines()), 'it is no Parquet')}"
-        missing = [name for name in self.kind.table.schema.names[1:] if name not in found.column_names]
+                return f"{name} cannot be read: {next(iter(str(error).splitlines()), 'it is not Parquet')}"
+        missing = [name for name in self.kind.table.schema.names[1:] if name not in rows.column_names]
         if missing:
             return f"{name} has no column {', '.join(missing)}"
         try:
-            return self._conformed(found)
+            return self._conformed(rows)
         except pa.ArrowException as error:
             return f"{name} has other columns: {next(iter(str(error).splitlines()))}"
 
-    def _conformed(self, found: Table) -> Table:
-        """The table's columns, without rows that have no time."""
+    def _conformed(self, rows: Table) -> Table:
+        """The table's columns, without rows that lack a time."""
         at, schema = self.kind.at, self.kind.table.schema
-        found = found.filter(pc.is_valid(found[at]))
-        columns = {name: found[name] for name in schema.names if name != "date"}
+        rows = rows.filter(pc.is_valid(rows[at]))
+        columns = {name: rows[name] for name in schema.names if name != "date"}
         columns["date"] = columns[at].cast(schema.field(at).type).cast(pa.date32())
-        return conformed(schema, columns, found.num_rows)
+        return conformed(schema, columns, rows.num_rows)
 
-    def _windows(self, found: Table) -> set[int]:
-        """Beginnings of the windows [us]."""
+    def _windows(self, rows: Table) -> set[int]:
+        """Beginnings of the rows' windows [us]."""
         length = timedelta(seconds=self.window_s) // timedelta(microseconds=1)
-        times = found[self.kind.at].cast(pa.int64()).to_numpy()
+        times = rows[self.kind.at].cast(pa.int64()).to_numpy()
         return {int(each) * length for each in set((times // length).tolist())}

@@ -1,4 +1,4 @@
-"""Landing zones as `fleet run` reads them: what is new, cut into batches."""
+"""Landing zones as input of `fleet run`: new files, divided into batches."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ MAX_BATCH_RECORDS: Final = 2_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """How much one batch reads at most.
+    """Limits of one batch.
 
     Attributes:
         max_files: of a landing zone; None goes by their bytes alone.
@@ -47,7 +47,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewInput:
-    """What a source holds that was not yet read.
+    """Input of a source that was not read yet.
 
     Attributes:
         amount: files or records.
@@ -123,26 +123,26 @@ class LandingSource:
                     self._changed.append(f"{self.root}/{path}")
 
     def new_input(self) -> NewInput:
-        """New files, and those that have changed."""
+        """New files, and files that have changed."""
         return NewInput(amount=len(self._new), unit="files", changed=tuple(sorted(self._changed)))
 
     def bytes_to_read(self) -> int:
-        """Size of the files that are new, or of a batch that was cut off [B]."""
+        """Size of the new files, or of an interrupted batch [B]."""
         begun = (part.end for plan in self._ledger.unfinished() for part in plan.parts)
         return sum(self._new.values()) + sum(begun)
 
     def cut(self, bounds: Bounds) -> Iterator[list[Part]]:
-        """New files by number and bytes."""
+        """New files, divided by number and bytes."""
         return cut_files(self._new, bounds)
 
     def read_again(self, day: date) -> None:
-        """Forgets that files of a day were read."""
+        """Marks the files of a day as not read."""
         self.known.forget_days()
         self._ledger.forget(day)
         self._new |= {path: size for path, size in self._read.items() if day_of(path) == day}
 
     def batch(self, plan: Plan) -> Batch:
-        """Its files.
+        """Files of a planned batch.
 
         Raises:
             LandingError: many of them are there no more.
@@ -151,44 +151,44 @@ class LandingSource:
         unfit = {f"{self.root}/{part.path}": said for part in plan.parts if (said := _fault(part, sizes))}
         if len(unfit) > MAX_BAD_FILES:
             raise LandingError(
-                f"{len(unfit):,} files of a batch that was begun are not in {self.root} as they were, "
-                f"{next(iter(unfit))} among them: put them back, and run again"
+                f"{len(unfit):,} files of an interrupted batch are missing or changed in {self.root}, "
+                f"for example {next(iter(unfit))}: restore them and run again"
             )
         files = tuple(f"{self.root}/{part.path}" for part in plan.parts)
         return Batch(number=plan.number, files=files, system=self.system, unfit=unfit)
 
     def check_day(self, day: date) -> None:
-        """Raises LandingError unless every file of a day that was read is there as it was."""
+        """Raises LandingError unless every file of a day that was read still exists unchanged."""
         of_day = self._ledger.read_to(f"{DATE_DIRECTORY}{day}")
         if not of_day:
             raise LandingError(
-                f"no file of {day} was read from {self.root}: --redecode takes a day of receipt (UTC), as the "
-                "directories of a landing zone are named"
+                f"no file of {day} was read from {self.root}: --redecode takes a day of receipt (UTC), as in the "
+                "names of the directories of a landing zone"
             )
         if other := [path for path, size in of_day.items() if self._read.get(path) != size]:
             raise LandingError(
-                f"{len(other):,} of {len(of_day):,} files of {day} are not in {self.root} as they were read, "
-                f"{other[0]} among them: --redecode needs them all; nothing was changed"
+                f"{len(other):,} of {len(of_day):,} files of {day} are missing or changed in {self.root}, "
+                f"for example {other[0]}: --redecode needs all of them; nothing was changed"
             )
 
     def _sizes(self, paths: Sequence[str]) -> dict[str, int]:
-        """Of files that are there now; new ones were listed just now."""
+        """Sizes of existing files; new ones were listed just before."""
         others = [path for path in paths if path not in self._new]
-        found = sizes_of(self.system, self._source, others) if self.system and others else self._read
-        return {**found, **self._new}
+        sizes = sizes_of(self.system, self._source, others) if self.system and others else self._read
+        return {**sizes, **self._new}
 
 
 def _fault(part: Part, sizes: Mapping[str, int]) -> str | None:
     size = sizes.get(part.path)
     if size is None:
-        return "the file was taken away before it was read"
+        return "the file was removed before it was read"
     if size != part.end:
-        return f"the file has changed before it was read: it had {part.end} B, and has {size} B"
+        return f"the file was changed before it was read: its size was {part.end} B and is {size} B"
     return None
 
 
 def cut_files(sizes: Mapping[str, int], bounds: Bounds) -> Iterator[list[Part]]:
-    """Files in the order of their paths, none parted."""
+    """Batches of files in the order of their paths; no file is split."""
     batch: list[Part] = []
     size_bytes = 0
     for path in sorted(sizes):
@@ -203,7 +203,7 @@ def cut_files(sizes: Mapping[str, int], bounds: Bounds) -> Iterator[list[Part]]:
 
 
 def source_name(source: Source) -> str:
-    """Names a source among others, also in later runs."""
+    """Name of a source, the same in later runs."""
     if isinstance(source, TopicSource):
         servers = ",".join(sorted(source.bootstrap_servers.split(",")))
         return f"topic-{source.topic}-{_short_hash(servers)}"

@@ -1,4 +1,4 @@
-"""Times of receipt that something changed in, and the condition by which files of other times are passed over.
+"""Spans of receipt time that have changes, and conditions that skip files of other times.
 
 A span is from one time on to before another (UTC). Spans are in order, and no two of them meet.
 """
@@ -15,17 +15,17 @@ from fleetgauge.fleet.tables.written_file import DATE
 Span: TypeAlias = tuple[datetime, datetime]
 
 MAX_SPANS: Final = 100
-"""That a condition names; of more, whole days are taken."""
+"""Most spans in one condition; beyond that, whole days are used."""
 
 _DAY: Final = timedelta(days=1)
 LIVE_WINDOW_S: Final = 60
-"""Length of the windows that are judged as they end [s], by the console and a watch: a verdict waits for that."""
+"""Length of windows that are judged as they end [s], by the console and a watch; a verdict is delayed by it."""
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def from_micros(micros: int) -> datetime:
-    """Of microseconds since the epoch, in UTC."""
+    """UTC time from microseconds since the epoch."""
     return EPOCH + timedelta(microseconds=micros)
 
 
@@ -53,52 +53,52 @@ def of_windows(starts: Iterable[datetime], window_s: int) -> list[Span]:
 
 
 def joined(spans: Iterable[Span]) -> list[Span]:
-    """The same times in as few spans as can be."""
-    found: list[Span] = []
+    """The same times in as few spans as possible."""
+    result: list[Span] = []
     for begin, end in sorted(spans):
-        if found and begin <= found[-1][1]:
-            found[-1] = found[-1][0], max(end, found[-1][1])
+        if result and begin <= result[-1][1]:
+            result[-1] = result[-1][0], max(end, result[-1][1])
         else:
-            found.append((begin, end))
-    return found
+            result.append((begin, end))
+    return result
 
 
 def bounded(spans: Iterable[Span]) -> list[Span]:
-    """The same times, or, where these are more than MAX_SPANS spans, all of their days."""
-    found = joined(spans)
-    return found if len(found) <= MAX_SPANS else joined(map(whole, days(found)))
+    """The same times, or all of their days if there are more than MAX_SPANS spans."""
+    few = joined(spans)
+    return few if len(few) <= MAX_SPANS else joined(map(whole, days(few)))
 
 
 def days(spans: Iterable[Span]) -> list[date]:
-    """The days that spans have a part of, in order."""
-    found: set[date] = set()
+    """Days that the spans overlap, in order."""
+    result: set[date] = set()
     for begin, end in spans:
         first, last = begin.date(), (end - timedelta.resolution).date()
-        found.update(first + number * _DAY for number in range((last - first).days + 1))
-    return sorted(found)
+        result.update(first + number * _DAY for number in range((last - first).days + 1))
+    return sorted(result)
 
 
 def windows(spans: Iterable[Span], window_s: int) -> list[datetime]:
-    """Where the windows of `window_s` [s] in these spans begin."""
+    """Beginnings of the windows of `window_s` [s] in these spans."""
     window = timedelta(seconds=window_s)
     return [begin + number * window for begin, end in spans for number in range((end - begin) // window)]
 
 
 def within(spans: Sequence[Span], column: str) -> Any:
-    """The condition that the time in `column` is in a span: a `pyarrow.compute.Expression`."""
-    found = pc.scalar(False)
+    """Condition that the time in `column` is in a span: a `pyarrow.compute.Expression`."""
+    condition = pc.scalar(False)
     for begin, end in spans:
-        found |= (pc.field(column) >= pa.scalar(begin, TIME)) & (pc.field(column) < pa.scalar(end, TIME))
-    return of_days(days(spans)) & found
+        condition |= (pc.field(column) >= pa.scalar(begin, TIME)) & (pc.field(column) < pa.scalar(end, TIME))
+    return of_days(days(spans)) & condition
 
 
 def of_days(wanted: Iterable[date]) -> Any:
-    """The condition that rows are of these days."""
+    """Condition that rows have one of these days."""
     return pc.field(DATE).isin(pa.array(wanted, pa.date32()))
 
 
 def part_in(spans: Sequence[Span], first: datetime, last: datetime) -> float:
-    """How much of the time from the first on to before the last is in spans, up to 1.
+    """Fraction of the time between the two that is in spans, from 0 to 1.
 
     >>> noon, day = datetime(2026, 3, 1, 12, tzinfo=UTC), whole(date(2026, 3, 1))
     >>> part_in([(noon, day[1])], *day)
@@ -109,16 +109,16 @@ def part_in(spans: Sequence[Span], first: datetime, last: datetime) -> float:
 
 
 def rows_within(files: Iterable[Mapping[str, Any]], spans: Sequence[Span], window_s: int) -> int:
-    """About how many rows files with windows have of spans."""
+    """Approximate number of rows in spans, from the statistics of files by window."""
     window = timedelta(seconds=window_s)
-    found: Iterator[float] = (
+    counts: Iterator[float] = (
         file["num_records"] * part_in(spans, file["min.window_start"], file["max.window_start"] + window)
         for file in files
     )
-    return round(sum(found))
+    return round(sum(counts))
 
 
 def meets(spans: Sequence[Span], first: datetime, last: datetime) -> bool:
-    """True if any time from the first to the last is in a span."""
+    """True if a span has any time from the first to the last."""
     at = bisect_right(spans, last, key=lambda span: span[0])
     return at > 0 and spans[at - 1][1] > first

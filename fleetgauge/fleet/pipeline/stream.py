@@ -1,4 +1,4 @@
-"""A streaming query of Spark that reads what is new of a source: `fleet run --continuous` and `fleet watch` on Spark.
+"""Streaming query of Spark that reads new input of a source: `fleet run --continuous` and `fleet watch` on Spark.
 
 A round is a run of the query until it has read what was there when the round began (Structured Streaming's trigger
 `availableNow`). The query's checkpoint, below the tables, has what was read. A batch is committed under the query's id
@@ -15,11 +15,11 @@ from pyspark.sql import DataFrame
 from fleetgauge.fleet.engines.engine import Batch
 
 CHECKPOINTS: Final = "state/_checkpoints"
-"""Below the root of the tables: a directory for each source."""
+"""Directory below the root of the tables, with one directory per source."""
 
 
 def read_available(frame: DataFrame, checkpoint: str, write: Callable[[str, Batch], None]) -> tuple[str, Any]:
-    """Reads what is there, batch by batch.
+    """Reads all available input, batch by batch.
 
     Args:
         frame: a streaming frame of BRONZE.

@@ -1,4 +1,4 @@
-"""Topics as `fleet run` reads them: what is new, cut into batches."""
+"""Topics as input of `fleet run`: new records, divided into batches."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -16,7 +16,7 @@ from fleetgauge.fleet.source.topic.read import fetch_options, push_records, read
 from fleetgauge.fleet.source.topic.source import TopicSource
 
 _EARLIEST: Final = -2
-"""Of Spark's connector: a partition's first record."""
+"""Offset that stands for a partition's first record in Spark's connector."""
 
 
 class TopicStretch:
@@ -41,12 +41,12 @@ class TopicStretch:
         }
 
     def new_input(self) -> NewInput:
-        """Records, and how many are gone."""
+        """Number of new records, and of records that were lost."""
         amount = sum(span.end - span.start for span in self._new.values())
         return NewInput(amount=amount, unit="records", lost=self._lost)
 
     def cut(self, bounds: Bounds) -> Iterator[list[Part]]:
-        """Each batch takes the same share of every partition, so that it holds about the same time of each."""
+        """Divides each partition into equal shares, so that a batch covers about the same time of every partition."""
         batches = -(-self.new_input().amount // bounds.max_records) or int(bool(self._new))
         for number in range(batches):
             yield [
@@ -55,13 +55,13 @@ class TopicStretch:
             ]
 
     def batch(self, plan: Plan) -> Batch:
-        """Its records as push records."""
+        """Push records of a planned batch."""
         spans = {int(part.path): Span(start=part.begin, end=part.end) for part in plan.parts}
         options = reader_options(self._spark, self._source, self._options, spans)
         return Batch(number=plan.number, records=push_records(self._spark.read, options))
 
     def stream(self, bounds: Bounds) -> DataFrame:
-        """BRONZE of what is new, also later; a query that has a checkpoint goes on from there."""
+        """BRONZE stream of new records, including later ones; a query with a checkpoint continues from there."""
         name = self._source.topic
         starts = {str(number): self._starts.get(number, _EARLIEST) for number in self._bounds}
         options = {
@@ -73,18 +73,18 @@ class TopicStretch:
         return push_records(self._spark.readStream, options)
 
     def read_to(self, end: Any) -> dict[str, int]:
-        """Where a streaming query has read each partition up to, by the offset that it says."""
+        """Position of a streaming query in each partition, from the offset that it reports."""
         return {partition: int(offset) for partition, offset in ((end or {}).get(self._source.topic) or {}).items()}
 
     def check_day(self, day: date) -> None:
-        """Raises TopicError: records lie in the order of arrival."""
-        raise TopicError("--redecode reads a day of a landing zone again, and a topic has no days: name a landing zone")
+        """Raises TableError: a topic's records are in the order of arrival, not by day."""
+        raise TopicError("--redecode reads a day again and needs a landing zone: a topic is not divided into days")
 
     read_again = check_day
 
 
 def _cut(span: Span, number: int, batches: int) -> int:
-    """Where the `number`-th of so many equal parts begins.
+    """Begin of the `number`-th of so many equal parts.
 
     >>> [_cut(Span(start=100, end=110), number, 3) for number in range(4)]
     [100, 103, 106, 110]
@@ -93,16 +93,16 @@ def _cut(span: Span, number: int, batches: int) -> int:
 
 
 def check_same_topic(source: TopicSource, bounds: Mapping[int, Span], read_to: Mapping[int, int], place: str) -> None:
-    """Raises TopicError if a partition was read up to an offset that it does not have."""
+    """Raises TopicError if a partition was read beyond its end."""
     for number, offset in read_to.items():
         if number not in bounds or bounds[number].end < offset:
             raise TopicError(
-                f"the topic {source.topic} was made anew since it was read last: its partition {number} was read up to "
-                f"offset {offset}, which it does not have; remove {place} to read it from its beginning (what is in "
-                "the tables is not counted again)"
+                f"the topic {source.topic} was recreated after it was read: its partition {number} was read up to "
+                f"offset {offset}, which no longer exists; remove {place} to read it from its beginning (pushes in the "
+                "tables are not counted again)"
             )
 
 
 def lost_records(bounds: Mapping[int, Span], read_to: Mapping[int, int]) -> int:
-    """Records that retention has taken before they were read."""
+    """Number of records that retention removed before they were read."""
     return sum(max(0, bounds[number].start - offset) for number, offset in read_to.items())

@@ -1,4 +1,4 @@
-"""Wide rows of whole days made again from their points.
+"""Wide rows of whole days, computed again from their points.
 
 Tasks write files of a few clients' rows at a time, and one commit puts these in place of the days' old ones.
 """
@@ -23,7 +23,7 @@ _POINTS_AT_ONCE: Final = 1_000_000
 _COLUMNS: Final = tuple(
     name for name in catalog.POINTS.schema.names if name not in ("distribution", "attributes", "resource")
 )
-"""No measure reads the others, which most of a point's memory goes to."""
+"""Columns that measures do not read; they take most of a point's memory."""
 
 
 def remake_windows(
@@ -48,14 +48,14 @@ def remake_windows(
         for ranges in shards.divided(rows, engine.parts, rows_at_once)
     ]
     task = _OfPoints(points=store.snapshot(catalog.POINTS), window_s=window_s, to=store.files_of(catalog.WINDOWS))
-    made = [file for files in engine.map(task, parts) for file in files]
+    written = [file for files in engine.map(task, parts) for file in files]
     old = store.files(catalog.WINDOWS, count)
-    store.change(catalog.WINDOWS, add=made, remove=[file["path"] for file in old])
+    store.change(catalog.WINDOWS, add=written, remove=[file["path"] for file in old])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _OfPoints:
-    """The wide rows of some clients and a day, to files."""
+    """Writes the wide rows of some clients and a day to files."""
 
     points: Snapshot
     window_s: int

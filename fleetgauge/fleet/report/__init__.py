@@ -1,1 +1,1 @@
-"""What an operator sees: progress while Spark works, and the ways an answer leaves."""
+"""Output for an operator: progress while Spark works, and the forms of an answer."""

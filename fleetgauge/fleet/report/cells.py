@@ -1,4 +1,4 @@
-"""Rows of Arrow as text: cells of CSV, lines of JSON. Text of strangers is printable there and no formula
+"""Rows of Arrow as text: cells of CSV, lines of JSON. Text from clients is made printable and cannot be a formula
 (`terminal.text`).
 """
 
@@ -13,19 +13,19 @@ from fleetgauge.terminal.text import csv_text, printable_json
 
 
 def json_lines(batch: RecordBatch) -> Iterator[str]:
-    """One JSON object a row; null stands for null."""
+    """One JSON object per row."""
     return map(_dumped, json_dicts(batch))
 
 
 def json_dicts(batch: RecordBatch) -> Iterator[dict[str, Any]]:
-    """One dict a row, of what `json` takes."""
+    """One dict per row, of values that `json` takes."""
     convert = {field.name: _json_value(field.type) for field in batch.schema}
     for row in batch.to_pylist():
         yield {name: convert[name](value) for name, value in row.items()}
 
 
 def csv_cells(batch: RecordBatch) -> Iterator[list[str | None]]:
-    """One list of cells a row: numbers as they are, times in UTC, bytes in base64, nested columns as JSON."""
+    """One list of cells per row: numbers unchanged, times in UTC, bytes in base64, nested columns as JSON."""
     columns = [map(_csv_value(field.type), batch.column(field.name).to_pylist()) for field in batch.schema]
     return map(list, zip(*columns, strict=True))
 
@@ -37,7 +37,7 @@ def json_text(value: Any, kind: Any) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class AsText:
-    """The step on Spark's executors: rows -> their cells of CSV, or one column `line` of JSON."""
+    """Step on Spark's executors: rows -> their CSV cells, or one column `line` of JSON."""
 
     form: Literal["csv", "json"]
 
@@ -57,7 +57,7 @@ def _dumped(value: Any) -> str:
 
 
 def _json_value(kind: Any) -> Callable[[Any], Any]:
-    """Makes a value of this type one that `json` takes."""
+    """A function that turns a value of this type into one that `json` takes."""
     if pa.types.is_timestamp(kind):
         return _or_none(lambda time: f"{time:%Y-%m-%dT%H:%M:%S}.{time.microsecond // 1000:03d}Z")
     if pa.types.is_date(kind):

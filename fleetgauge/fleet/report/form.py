@@ -1,4 +1,4 @@
-"""What answers and summaries can be written as. Apart from `output`, since help must not load PySpark."""
+"""Output forms of answers and summaries. Separate from `output`, so that help does not load PySpark."""
 
 import enum
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ class Format(enum.StrEnum):
 
 
 class SummaryFormat(enum.StrEnum):
-    """Values of `--format` for what a command did: lines for people, or JSON."""
+    """Values of `--format` for a command's result: lines for people, or JSON."""
 
     TABLE = "table"
     JSON = "json"
@@ -24,7 +24,7 @@ class SummaryFormat(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
-    """Where rows are written, and as what.
+    """Destination and form of rows.
 
     Attributes:
         form: what rows are written as.
@@ -39,10 +39,10 @@ class Output:
     columns: str | None = None
 
     def check(self) -> None:
-        """Raises FleetError where rows cannot be written so."""
+        """Raises FleetError for a combination of form and destination that is not possible."""
         if self.form is Format.PARQUET and self.output is None:
-            raise FleetError("Parquet needs a directory to be written to: add --output PATH")
+            raise FleetError("Parquet is written to a directory: add --output PATH")
         if self.form is Format.TABLE and self.output is not None:
-            raise FleetError("a table goes to the terminal: with --output add --format json, csv or parquet")
+            raise FleetError("--format table is for the terminal: with --output, use --format json, csv or parquet")
         if self.columns is not None and self.form is not Format.TABLE:
             raise FleetError("--columns is for --format table: JSON, CSV and Parquet have every column")

@@ -1,4 +1,4 @@
-"""Answers in this process: pyarrow reads the zone, and rows leave as they come."""
+"""Answers in this process: pyarrow reads the zone, and rows are written as they come."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -39,7 +39,7 @@ class InProcess:
 
     @contextmanager
     def progress(self) -> Iterator[None]:
-        """A line about the files that are read, which is gone afterwards."""
+        """Shows a line about the files that are read; clears it at the end."""
         columns = (
             TextColumn("{task.description}"),
             BarColumn(),
@@ -54,23 +54,23 @@ class InProcess:
         self._progress = None
 
     def compute(self, request: Request, asked: Question, out: TextIO) -> Finish:
-        """The answer; a stream is read while it is printed."""
+        """Computes the answer; a stream is read while it is printed."""
         if self._pushes is None:
             self._pushes = Pushes(self._zone, self._selection, self._read)
-        found = answer(asked, self._pushes)
+        computed = answer(asked, self._pushes)
 
         def finish() -> Counted:
             if request.to.form is Format.TABLE:
                 print_table(out, *first, form=form)
             elif request.to.output is None:
-                write_stream(found.rows, request.to.form, out)
-            return Counted(found.rejects.total, found.repeats)
+                write_stream(computed.rows, request.to.form, out)
+            return Counted(computed.rejects.total, computed.repeats)
 
         if request.to.form is Format.TABLE:
             form = TABLES[request.title].only(request.to.columns)
-            first = take_first(found.rows, form, request.to.limit)
+            first = take_first(computed.rows, form, request.to.limit)
         elif request.to.output is not None:
-            write_path(found.rows, request.to.form, request.to.output)
+            write_path(computed.rows, request.to.form, request.to.output)
         return finish
 
     def _read(self, rows: int) -> None:

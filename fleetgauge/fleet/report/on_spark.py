@@ -1,4 +1,4 @@
-"""Answers on Spark: for topics, for zones that are large or elsewhere, and for clusters."""
+"""Answers on Spark: for topics, for large zones, for zones on other file systems, and on clusters."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -27,7 +27,7 @@ from fleetgauge.terminal.text import printable
 
 @contextmanager
 def on_spark(request: Request, selection: Selection, notes: Console, *, shown: bool) -> Iterator["OnSpark"]:
-    """Starts Spark; what it throws meanwhile becomes one sentence.
+    """Starts Spark; turns its exceptions into one sentence.
 
     Raises:
         FleetError: Spark does not start, or a job fails.
@@ -61,11 +61,11 @@ class OnSpark:
     selection: Selection
 
     def progress(self) -> AbstractContextManager[None]:
-        """Spark's own, of each stage."""
+        """Spark's own progress, per stage."""
         return nullcontext()
 
     def compute(self, request: Request, asked: Question, out: TextIO) -> Finish:
-        """The answer; a stream is kept by Spark's workers on disk until it is printed."""
+        """Computes the answer; Spark's workers keep a stream on disk until it is printed."""
         answer = jobs.answer(self.spark, asked, request.source, self.selection)
         frame = answer.frame
 

@@ -1,4 +1,4 @@
-"""How an answer leaves: a table in the terminal, or JSON lines, CSV or Parquet, to a path or (not Parquet) to stdout.
+"""Writes an answer: a table in the terminal, or JSON lines, CSV or Parquet, to a path or (not Parquet) to stdout.
 
 Rows come as batches of Arrow, and none is kept but the first `limit` of a table. What Spark has computed leaves by
 `fleet.report.spark_output`, with the same texts.
@@ -25,7 +25,7 @@ _NUMBERS: Final = frozenset(
 
 
 def take_first(rows: Rows, form: TableForm, limit: int) -> tuple[list[Row], int]:
-    """The first `limit` rows in the table's order, and how many rows there are."""
+    """First `limit` rows in the table's order, and the number of all rows."""
     first, total = rows.schema.empty_table(), 0
     for batch in rows.batches:
         total += batch.num_rows
@@ -34,7 +34,7 @@ def take_first(rows: Rows, form: TableForm, limit: int) -> tuple[list[Row], int]
 
 
 def _in_order(table: Table, order: Iterable[Key]) -> Table:
-    """Arrow puts the nulls of all keys at one end: whether there is a value is therefore a key of its own."""
+    """Sorted rows. Arrow puts the nulls of all keys at one end, so a separate key says whether there is a value."""
     columns: dict[str, Any] = {}
     keys = []
     for number, key in enumerate(order):
@@ -48,7 +48,7 @@ def _in_order(table: Table, order: Iterable[Key]) -> Table:
 
 
 def print_table(out: TextIO, rows: Sequence[Row], total: int, *, form: TableForm, width: int | None = None) -> None:
-    """Rows as a table, as wide as the terminal at most; says how many more there are.
+    """Prints rows as a table, at most as wide as the terminal, and the number of rows left out.
 
     Args:
         out: where it goes; what is no terminal is as wide as the table needs.
@@ -64,7 +64,7 @@ def print_table(out: TextIO, rows: Sequence[Row], total: int, *, form: TableForm
 
 
 def write_table(table: Table, to: Output, form: TableForm, out: TextIO) -> None:
-    """Writes the rows of a table in its own order: JSON to `out` as one array."""
+    """Writes the rows of a table in their own order: JSON to `out` as one array."""
     if to.form is Format.TABLE:
         print_table(out, table.slice(0, to.limit).to_pylist(), table.num_rows, form=form.only(to.columns))
     elif to.form is Format.JSON and to.output is None:
@@ -74,7 +74,7 @@ def write_table(table: Table, to: Output, form: TableForm, out: TextIO) -> None:
 
 
 def write_rows(rows: Rows, to: Output, out: TextIO) -> None:
-    """Writes every row, as JSON lines, CSV or Parquet.
+    """Writes all rows, as JSON lines, CSV or Parquet.
 
     Raises:
         OutputError: see `write_path`.
@@ -86,7 +86,7 @@ def write_rows(rows: Rows, to: Output, out: TextIO) -> None:
 
 
 def write_stream(rows: Rows, form: Format, out: TextIO) -> None:
-    """JSON lines or CSV; a terminal may show either."""
+    """JSON lines or CSV, safe for a terminal."""
     if form is Format.JSON:
         for batch in rows.batches:
             out.writelines(f"{line}\n" for line in json_lines(batch))
@@ -98,7 +98,7 @@ def write_stream(rows: Rows, form: Format, out: TextIO) -> None:
 
 
 def write_path(rows: Rows, form: Format, path: str) -> None:
-    """One file in a new directory, which is removed again if the rows do not come to their end.
+    """Writes one file in a new directory, which is removed if writing fails.
 
     Raises:
         OutputError: there is something at `path` already, or it cannot be written.
@@ -114,7 +114,7 @@ def write_path(rows: Rows, form: Format, path: str) -> None:
 
 
 class _OutputFile(io.RawIOBase):
-    """A new file, each call of which has a deadline: an object store may answer a byte now and then for ever."""
+    """A new file whose calls each have a deadline: an object store may send a byte at a time forever."""
 
     def __init__(self, directory: Any, name: str) -> None:
         self._file = within(S3_WITHIN_S, lambda: directory.open_output_stream(name))
@@ -139,8 +139,8 @@ def _new_directory(path: str) -> Iterator[Any]:
 
     def made() -> tuple[Any, str]:
         is_uri = "://" in path
-        found = fs.FileSystem.from_uri(path.replace("s3a://", "s3://", 1)) if is_uri else (fs.LocalFileSystem(), path)
-        system, directory = found
+        opened = fs.FileSystem.from_uri(path.replace("s3a://", "s3://", 1)) if is_uri else (fs.LocalFileSystem(), path)
+        system, directory = opened
         if system.get_file_info(directory).type != fs.FileType.NotFound:
             raise OutputError(f"{path} exists already: name another --output or remove it")
         system.create_dir(directory, recursive=True)

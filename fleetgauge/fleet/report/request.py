@@ -1,4 +1,4 @@
-"""What an operator asked for, and what becomes of it."""
+"""A request for an answer, and the interface of the engines."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -14,7 +14,7 @@ from fleetgauge.fleet.source.topic.source import TopicSource
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What an operator asked for.
+    """Parameters of a request.
 
     Attributes:
         title: the name of the command; also what the progress line says.
@@ -43,21 +43,21 @@ class Request:
 
 
 class Counted(NamedTuple):
-    """Pushes that were set aside, and those that were received more than once and count once."""
+    """Number of rejected pushes, and of pushes that were received more than once and count once."""
 
     rejects: int
     repeats: int
 
 
 Finish = Callable[[], Counted]
-"""Prints what of an answer goes to stdout, once progress is gone from the terminal."""
+"""Prints the part of an answer that goes to stdout, once progress is cleared from the terminal."""
 
 
 class Engine(Protocol):
-    """What computes answers."""
+    """An engine that computes answers."""
 
     def progress(self) -> AbstractContextManager[None]:
-        """Shows what is done meanwhile."""
+        """Shows progress during the computation."""
 
     def compute(self, request: Request, asked: Question, out: TextIO) -> Finish:
-        """Computes the answer as far as it can before it is printed."""
+        """Computes the answer as far as possible before it is printed."""

@@ -1,4 +1,4 @@
-"""One command from start to end: the engine, the answer, its way out, and what was left out on the way.
+"""A command from start to end: engine, answer, output, and the counts of rejected and repeated pushes.
 
 Both engines run the functions of `fleet.engines.questions`; `fleet.engines.choice` chooses.
 """
@@ -44,7 +44,7 @@ def run(request: Request, selection: Selection, asked: Question, *, out: TextIO,
 def summarise(
     request: Request, selection: Selection, parts: Mapping[str, Question], *, out: TextIO, notes: Console
 ) -> None:
-    """Answers several questions of the same pushes: their tables one after the other.
+    """Answers several questions about the same pushes, as one table after the other.
 
     Args:
         request: what was asked; with an `output` every row is also written there, to a directory of the question's
@@ -59,7 +59,7 @@ def summarise(
     """
     to = request.to
     if to.form is not Format.TABLE and to.output is None:
-        raise FleetError(f"the tables of a {request.title} go to the terminal: with --format add --output PATH")
+        raise FleetError(f"a {request.title} prints several tables: with --format, add --output PATH")
     with _engine(request, selection, notes) as engine:
         for number, (title, asked) in enumerate(parts.items()):
             table = replace(request, title=title, to=replace(to, form=Format.TABLE, output=None))
@@ -92,7 +92,7 @@ def _engine(request: Request, selection: Selection, notes: Console) -> Iterator[
 
 
 def _zone_in_process(request: Request, selection: Selection) -> Zone | None:
-    """The landing zone that this process reads; None where Spark answers."""
+    """The landing zone, if this process reads it; None if Spark answers."""
     source = request.source
     if isinstance(source, TopicSource) or local_path(source) is None:
         choose(Work(kind=Kind.QUESTION, out_of_reach=f"{source}"), request.engine)
@@ -108,7 +108,9 @@ def _note(notes: Console, counted: Counted) -> None:
     if counted.repeats:
         notes.print(f"{_pushes(counted.repeats, 'repeated ')} counted once", highlight=False)
     if counted.rejects:
-        notes.print(f"{_pushes(counted.rejects)} set aside as malformed: fleet rejects says why", highlight=False)
+        notes.print(
+            f"{_pushes(counted.rejects)} rejected as malformed: fleet rejects shows the reasons", highlight=False
+        )
 
 
 def _pushes(count: int, what: str = "") -> str:

@@ -1,4 +1,4 @@
-"""How what Spark has computed leaves: the forms of `fleet.report.output`, made on Spark's executors.
+"""Output of answers computed by Spark: the forms of `fleet.report.output`, made on Spark's executors.
 
 A stream goes through the driver row by row, a path is written by Spark's workers: nothing that grows with the fleet is
 kept in the driver.
@@ -24,7 +24,7 @@ _CSV: Final[dict[str, str | bool]] = {
     "ignoreLeadingWhiteSpace": False,
     "ignoreTrailingWhiteSpace": False,
 }
-"""Spark's options for the form that `write_stream` writes."""
+"""Spark's options for the same form as `write_stream`."""
 
 
 def take_first(frame: DataFrame, form: TableForm, limit: int) -> tuple[list[Row], int]:
@@ -39,7 +39,7 @@ def take_first(frame: DataFrame, form: TableForm, limit: int) -> tuple[list[Row]
 
 
 def write_path(frame: DataFrame, form: Format, path: str) -> None:
-    """Written by Spark's workers as a directory of files.
+    """Spark's workers write a directory of files.
 
     Raises:
         OutputError: there is something at `path` already.

@@ -1,4 +1,4 @@
-"""What the terminal shows of each answer: fewer and shorter columns than the files have, and their order."""
+"""Terminal tables of the answers: fewer and shorter columns than files have, and their order."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -38,7 +38,7 @@ class TableForm:
     least: tuple[str, ...] = ()
 
     def only(self, wanted: str | None) -> Self:
-        """The table with the columns alone that `--columns` names; None changes nothing.
+        """The table with only the columns that `--columns` names; None changes nothing.
 
         Raises:
             OutputError: one of them is none.
@@ -52,17 +52,17 @@ class TableForm:
         return replace(self, columns={name: self.columns[name] for name in names}, least=())
 
     def texts(self, row: Row) -> dict[str, str | None]:
-        """A row as the table has it."""
+        """Texts of a row by column heading."""
         return {heading: text(row) for heading, text in self.columns.items()}
 
 
 def time_text(at: datetime | None) -> str | None:
-    """To the second (UTC)."""
+    """Time as text, to the second (UTC)."""
     return None if at is None else f"{at:%Y-%m-%d %H:%M:%S}"
 
 
 def number_text(value: float | None, digits: int = 0) -> str | None:
-    """With thousands separated.
+    """Number as text, with thousands separators.
 
     >>> number_text(12345), number_text(2.5, 2)
     ('12,345', '2.50')
@@ -71,7 +71,7 @@ def number_text(value: float | None, digits: int = 0) -> str | None:
 
 
 def plain(column: str) -> Text:
-    """A column as it is."""
+    """A column unchanged."""
     return lambda row: row[column]
 
 
@@ -102,23 +102,25 @@ _NOT_SENT: Final = "not sent"
 
 
 def _of_consumer(column: str, digits: int) -> Text:
-    """A figure that consumers alone have."""
+    """A column of a figure that only consumers have."""
     return lambda row: number_text(row[column], digits) or (_NOT_SENT if row["role"] == "consumer" else None)
 
 
 def _slow_by(row: Row) -> str:
-    """What the latency of a link is made of: what is not the consumer's own doing is of the broker or the network, and
-    a fetch also waits for data.
+    """Part of a link's latency that is due to the broker or network, not to the consumer; a fetch also waits for
+    data.
     """
     if row["waits_for_poll"] is None:
         return "unknown: no poll times"
     if row["waits_for_poll"]:
-        return "consumer: does not poll"
-    return "broker, network, no data" if row["role"] == "consumer" else "broker or network"
+        return "consumer: rarely polls"
+    return "broker, network or no data" if row["role"] == "consumer" else "broker or network"
 
 
 def _terminated(row: Row) -> str:
-    """Unknown for kinds of clients that may end without a terminating push, as Java's producers do."""
+    """`yes` or `no` for a terminating push; unknown for kinds of clients that may end without one, as Java's producers
+    do.
+    """
     if row["terminated"]:
         return "yes"
     library = library_of(row["client_software_name"], row["client_software_version"])
@@ -216,4 +218,4 @@ TABLES: Final[Mapping[str, TableForm]] = {
         least=("received (UTC)", "client id"),
     ),
 }
-"""By the name of the command."""
+"""Table forms by the name of the command."""

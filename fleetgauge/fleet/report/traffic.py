@@ -1,4 +1,4 @@
-"""`fleet traffic`: what clients did according to the gateways that they passed, from the rows of a landing zone.
+"""`fleet traffic`: client activity measured by gateways, from the traffic rows of a landing zone.
 
 It needs no telemetry of the clients. Rows are sums over all instances of a client id, and over all of the time that is
 asked for; see `verdicts.witnesses.traffic` for what is judged by them.
@@ -58,12 +58,12 @@ _US: Final = 1_000_000
 _USUAL: Final = frozenset(
     {ErrorCode.throttling_quota_exceeded, ErrorCode.member_id_required, ErrorCode.rebalance_in_progress}
 )
-"""Error codes of the protocol's usual course, or that count as throttling."""
+"""Error codes that occur in the protocol's normal course, or that count as throttling."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrafficRequest:
-    """Which rows, and as what.
+    """Selection and output of traffic rows.
 
     Attributes:
         source: landing zone, a directory.
@@ -84,7 +84,7 @@ class TrafficRequest:
     def __post_init__(self) -> None:
         self.to.check()
         if self.selection.instance_ids:
-            raise FleetError("rows of traffic name client ids, not instances: give --client-id")
+            raise FleetError("traffic rows have client ids, not instance ids: use --client-id")
 
 
 def traffic(request: TrafficRequest, out: TextIO) -> None:
@@ -93,10 +93,10 @@ def traffic(request: TrafficRequest, out: TextIO) -> None:
     Raises:
         FleetError: there are none, or they cannot be read.
     """
-    found = summed(_read(request), request.rules)
+    answer = summed(_read(request), request.rules)
     if request.seen_only:
-        found = found.filter(pc.greater(pc.list_value_length(found["seen"]), 0))
-    rows = Rows(schema=TRAFFIC, batches=found.to_batches())
+        answer = answer.filter(pc.greater(pc.list_value_length(answer["seen"]), 0))
+    rows = Rows(schema=TRAFFIC, batches=answer.to_batches())
     if request.to.form is Format.TABLE:
         form = _FORM.only(request.to.columns)
         first, total = take_first(rows, form, request.to.limit)
@@ -106,7 +106,7 @@ def traffic(request: TrafficRequest, out: TextIO) -> None:
 
 
 def summed(rows: Table, rules: Rules) -> Table:
-    """Rows of the files as TRAFFIC."""
+    """TRAFFIC from the rows of the files."""
     keys = [one(rows[name]).dictionary_encode(null_encoding="encode").indices for name in _KEY]
     code, example, count = numbered([filled(each, 0) for each in keys])
     if count == 0:
@@ -122,8 +122,8 @@ def summed(rows: Table, rules: Rules) -> Table:
     np.maximum.at(last, code, ends)
     active_s = np.maximum(covered_us(code, starts, ends, count) / _US, 1e-3)
     compressions, errors = (_pairs(rows[name], code, count) for name in ("compressions", "errors"))
-    found = rows.select(_KEY).take(example).to_pylist()
-    for at, row in enumerate(found):
+    summed_rows = rows.select(_KEY).take(example).to_pylist()
+    for at, row in enumerate(summed_rows):
         of, seconds = {name: float(each[at]) for name, each in sums.items()}, float(active_s[at])
         row |= {
             "first_at": int(first[at]),
@@ -139,11 +139,11 @@ def summed(rows: Table, rules: Rules) -> Table:
             "errors": sorted((_error_name(code), number) for code, number in errors[at].items()),
         }
         row["seen"] = list(_seen(row, of, errors[at], rules))
-    return pa.Table.from_pylist(found, TRAFFIC)
+    return pa.Table.from_pylist(summed_rows, TRAFFIC)
 
 
 def _seen(row: Row, of: dict[str, float], errors: dict[int, int], rules: Rules) -> Iterator[str]:
-    """What is conspicuous, by the figures of the verdicts that these words are short for."""
+    """Names of the conspicuous figures; each is a short form of a verdict's threshold."""
     api, requests, seconds = row["api"], max(of["requests"], 1), row["active_s"]
     small, tiny, plain = rules["small-batches"], rules["tiny-fetches"], rules["uncompressed"]
     if api == "Produce" and row["requests_per_s"] >= small["requests_per_s"]:
@@ -176,11 +176,11 @@ def _error_name(code: int) -> str:
 
 def _pairs(column: Any, code: Any, count: int) -> list[Counter[Any]]:
     """Sums of the values of maps, by row of the answer and key."""
-    found: list[Counter[Any]] = [Counter() for _ in range(count)]
+    counters: list[Counter[Any]] = [Counter() for _ in range(count)]
     for place, pairs in zip(code.tolist(), column.to_pylist(), strict=True):
         for key, times in pairs or ():
-            found[place][key] += times
-    return found
+            counters[place][key] += times
+    return counters
 
 
 def _read(request: TrafficRequest) -> Table:
@@ -199,14 +199,14 @@ def _rows(path: Path, selection: Selection, group_id: str | None) -> Table:
     try:
         missing = [name for name in _COLUMNS if name not in pq.read_schema(path).names]
         if missing:
-            raise LandingError(f"{path} holds no rows of traffic: it has no column {', '.join(missing)}")
-        found = pq.read_table(path, columns=list(_COLUMNS), partitioning=None)
+            raise LandingError(f"{path} does not hold traffic rows: it has no column {', '.join(missing)}")
+        rows = pq.read_table(path, columns=list(_COLUMNS), partitioning=None)
     except (OSError, pa.ArrowException) as error:
         raise LandingError(
-            f"{path} cannot be read: take it out of the landing zone, or let its name begin with _"
+            f"{path} cannot be read: remove it from the landing zone, or rename it so that its name begins with _"
         ) from error
-    found = selected(found, selection, "window_start")
-    return found if group_id is None else found.filter(pc.equal(found["group_id"], group_id))
+    rows = selected(rows, selection, "window_start")
+    return rows if group_id is None else rows.filter(pc.equal(rows["group_id"], group_id))
 
 
 def _counts(pairs: Sequence[tuple[str, int]]) -> str | None:

@@ -1,4 +1,4 @@
-"""Silver: everything that a batch's pushes give, in one pass over their payloads.
+"""Silver: all rows computed from a batch's pushes, in one pass over their payloads.
 
 A task has all pushes of some client instances, in `repeats.ORDER`. It decodes a chunk of them at a time, compares the
 points with what is remembered of their series (`silver.deltas`), makes wide rows of them (`fleet.measures`), and writes
@@ -41,9 +41,9 @@ from fleetgauge.telemetry.catalogue.dialects import library_of
 
 _POINTS: Final = encoded_columns(POINTS)
 _LATE_BYTES: Final = 64 * 1024 * 1024
-"""Late pushes that wait for one another, about [B]."""
+"""Late pushes that are collected before they are compared, about [B]."""
 _AFTER_GAPS: Final = "points after gaps"
-"""The points that late pushes may change, few of all, have files of their own, so that `Correct` writes little anew."""
+"""Name of separate files for the few points that late pushes may change, so that `Correct` rewrites little."""
 _QUOTED: Final = re.compile(r"'[^']*'|\d{3,}")
 
 Write = Callable[[str, RecordBatch], None]
@@ -51,11 +51,11 @@ Write = Callable[[str, RecordBatch], None]
 
 @dataclass(slots=True, kw_only=True)
 class SilverResult:
-    """What a task made of its pushes.
+    """Result of one task.
 
     Attributes:
         pushes, points, repeats: how many.
-        rejects: rows set aside, by reason without what it quotes.
+        rejects: number of rejected rows by reason, without quoted values.
         schema_version: the newest of any row, or 0.
         days: of receipt of its pushes, from the epoch.
         windows: where the windows begin that have pushes or corrected points [us].
@@ -78,36 +78,36 @@ class SilverResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MakeSilver:
-    """The task.
+    """Computes silver rows from pushes; a task.
 
     Attributes:
-        write: the tables that rows go to, by name; those are missing that an earlier try of the batch has written.
-        standing: the tables as they were before the batch, by name; those are missing that are not there.
+        write: the tables to write, by name, without those that an earlier try of the batch has written.
+        stored: the tables before the batch, by name, without those that do not exist.
         window_s: length of the windows of wide rows [s].
         shards: into how many ranges instances are divided, each of which is one task's.
     """
 
     write: Mapping[str, WriteFiles]
-    standing: Mapping[str, Snapshot]
+    stored: Mapping[str, Snapshot]
     window_s: int = DEFAULT_WINDOW_S
     shards: int = FEWEST_SHARDS
 
     def __call__(self, batches: Iterable[RecordBatch]) -> SilverResult:
-        """BRONZE of all pushes of some instances, in ORDER, -> what was made and written."""
+        """BRONZE of all pushes of some instances, in ORDER -> files and counts of the task."""
         with ExitStack() as stack:
             writers = {name: stack.enter_context(to.open()) for name, to in self.write.items()}
             if catalog.POINTS.name in writers:
                 writers[_AFTER_GAPS] = stack.enter_context(self.write[catalog.POINTS.name].open())
-            task = _Task(_to(writers), self.standing, self.window_s, self.shards)
+            task = _Task(_to(writers), self.stored, self.window_s, self.shards)
             repeats = WithoutRepeats()
             for chunk in regroup(repeats(checked(batches)), MAX_CHUNK_BYTES):
                 task.take(chunk)
             task.finish()
-            task.made.repeats += repeats.repeats
+            task.result.repeats += repeats.repeats
             for writer in writers.values():
                 writer.finish()
-                task.made.files += writer.take_finished()
-            return task.made
+                task.result.files += writer.take_finished()
+            return task.result
 
 
 def _to(writers: Mapping[str, FileWriter]) -> Write:
@@ -124,38 +124,38 @@ def _to(writers: Mapping[str, FileWriter]) -> Write:
 
 
 def _are_after_gaps(points: RecordBatch) -> Numbers:
-    found: Numbers = filled(points.column("gap"), False) | filled(points.column("covers_gap"), False)
-    return found
+    marked: Numbers = filled(points.column("gap"), False) | filled(points.column("covers_gap"), False)
+    return marked
 
 
 def points_of(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
     """CHECKED of all pushes of some instances, in ORDER and without repeats -> POINTS, compared with one another."""
-    found: list[RecordBatch] = []
+    waiting: list[RecordBatch] = []
 
     def write(table: str, rows: RecordBatch) -> None:
         if table == catalog.POINTS.name:
-            found.append(rows.cast(POINTS))
+            waiting.append(rows.cast(POINTS))
 
     task = _Task(write, {}, DEFAULT_WINDOW_S)
     for chunk in regroup(batches, MAX_CHUNK_BYTES):
         task.take(chunk)
-        yield from found
-        found.clear()
+        yield from waiting
+        waiting.clear()
 
 
 class _Task:
-    """What one task knows."""
+    """State of one task."""
 
     def __init__(
-        self, write: Write, standing: Mapping[str, Snapshot], window_s: int, shards: int = FEWEST_SHARDS
+        self, write: Write, stored: Mapping[str, Snapshot], window_s: int, shards: int = FEWEST_SHARDS
     ) -> None:
-        self.made = SilverResult()
+        self.result = SilverResult()
         self._write = write
-        self._standing = standing
+        self._stored = stored
         self._window_s = window_s
         self._comparison = Comparison()
         self._count = shards
-        self._series = _Series(standing.get(catalog.SERIES.name), shards)
+        self._series = _Series(stored.get(catalog.SERIES.name), shards)
         self._late: dict[int, list[RecordBatch]] = {}  # pushes, by shard
         self._waiting: list[int] = []  # shards of these that have no more pushes
         self._shards: dict[int, int] = {}  # those not written yet, and the number of the last instance of each
@@ -166,8 +166,9 @@ class _Task:
         self._of_late = (-1, False)  # an instance, and whether it is late
 
     def take(self, chunk: RecordBatch) -> None:
-        """CHECKED rows, after those before them."""
-        self.made.schema_version = max(self.made.schema_version, pc.max(chunk.column("schema_version")).as_py() or 0)
+        """Processes CHECKED rows that follow the earlier ones."""
+        newest = pc.max(chunk.column("schema_version")).as_py() or 0
+        self.result.schema_version = max(self.result.schema_version, newest)
         chunk = self._without_known(chunk)
         if not len(chunk):
             return
@@ -185,12 +186,12 @@ class _Task:
         self._write_shards(all_of_them=False)
 
     def finish(self) -> None:
-        """Once there are no more."""
+        """Processes what is left at the end of the input."""
         self._series.take(self._comparison.finish())
         self._write_shards(all_of_them=True)
 
     def _write_shards(self, *, all_of_them: bool) -> None:
-        """Those whose instances have no more pushes: all but the last, unless series are held of them.
+        """Writes the SERIES of finished shards: all but the last one, except shards that wait for late pushes.
 
         Shards with late pushes wait for one another: what stands around these is read for many at a time.
         """
@@ -212,10 +213,10 @@ class _Task:
 
     def _write_series(self, shard: int) -> None:
         self._write(catalog.SERIES.name, self._series.merged(shard))
-        self.made.shards.add(shard)
+        self.result.shards.add(shard)
 
     def _numbered(self, chunk: RecordBatch) -> Indices:
-        """The number of each row's instance, which goes on from the chunk before."""
+        """Number of each row's instance, continued from the chunk before."""
         columns = [chunk.column(name) for name in INSTANCE]
         is_other = changes(columns)
         first = tuple(column[0].as_py() for column in columns)
@@ -226,7 +227,7 @@ class _Task:
         return numbered
 
     def _meet(self, pushes: RecordBatch, instance_of: Indices) -> None:
-        """Remembers the series of instances that are new among these good pushes."""
+        """Loads the remembered series of instances that are new in these valid pushes."""
         numbers, first = np.unique(instance_of, return_index=True)
         is_new = numbers > self._remembered_up_to
         if not is_new.any():
@@ -245,8 +246,8 @@ class _Task:
         self._remembered_until |= dict(zip(numbers.tolist(), until.tolist(), strict=True))
 
     def _are_late(self, pushes: RecordBatch, instance_of: Indices) -> Numbers:
-        """True for the good pushes of late instances, each of which its first one tells."""
-        if catalog.POINTS.name not in self._standing:
+        """True for the valid pushes of late instances; an instance's first push decides."""
+        if catalog.POINTS.name not in self._stored:
             return np.zeros(len(pushes), np.bool_)
         received_us = times(pushes.column("received_at"))
         numbers, first = np.unique(instance_of, return_index=True)
@@ -264,8 +265,8 @@ class _Task:
             self._late.setdefault(shard, []).append(rows)
 
     def _without_known(self, chunk: RecordBatch) -> RecordBatch:
-        """Without pushes that an earlier batch had."""
-        pushes, is_good = self._standing.get(catalog.PUSHES.name), chunk.column("reason").is_null()
+        """Rows without the pushes of earlier batches."""
+        pushes, is_good = self._stored.get(catalog.PUSHES.name), chunk.column("reason").is_null()
         good = chunk.select(PUSH).filter(is_good)
         if pushes is None or not len(good):
             return chunk
@@ -276,12 +277,12 @@ class _Task:
         ):
             ends = pc.min_max(values)
             condition = condition & (pc.field(name) >= ends["min"]) & (pc.field(name) <= ends["max"])
-        found = [_push_keys(batch) for batch in pushes.scan(PUSH, condition)]
-        if not sum(map(len, found)):
+        known_keys = [_push_keys(batch) for batch in pushes.scan(PUSH, condition)]
+        if not sum(map(len, known_keys)):
             return chunk
-        known = pc.is_in(_push_keys(chunk), value_set=pa.chunked_array(found, pa.string()).combine_chunks())
+        known = pc.is_in(_push_keys(chunk), value_set=pa.chunked_array(known_keys, pa.string()).combine_chunks())
         known = pc.and_(known, is_good)
-        self.made.repeats += pc.sum(known).as_py()
+        self.result.repeats += pc.sum(known).as_py()
         return chunk.filter(pc.invert(known))
 
     def _make(self, chunk: RecordBatch, instance_of: Indices) -> None:
@@ -295,8 +296,8 @@ class _Task:
         self._write_pushes(pushes)
 
     def _make_late(self, waiting: RecordBatch) -> None:
-        """Late pushes of whole shards."""
-        late = Late(self._standing[catalog.POINTS.name])
+        """Processes late pushes of whole shards."""
+        late = Late(self._stored[catalog.POINTS.name])
         for group in late.groups(waiting):
             pushes = CountedPushes(group.pushes)
             sent, row_of = sent_points(group.pushes, pushes, group.number_of)
@@ -312,14 +313,14 @@ class _Task:
     def _correct(self, before: RecordBatch, after: RecordBatch) -> None:
         if not len(before):
             return
-        self.made.corrected.append(after.select(CORRECTED.names).cast(CORRECTED))
+        self.result.corrected.append(after.select(CORRECTED.names).cast(CORRECTED))
         self._see(after.column("received_at"))
         was, is_now = (pa.Table.from_batches([each]) for each in (before, after))
         self._write_wide(correction(was, is_now, self._window_s))
 
     def _write_points(self, points: RecordBatch) -> None:
-        """Points of a chunk, which has all points of each push."""
-        self.made.points += len(points)
+        """Writes the points of a chunk, which has all points of each push."""
+        self.result.points += len(points)
         self._write(catalog.POINTS.name, points)
         self._write_wide(aggregate(pa.Table.from_batches([points]), self._window_s))
 
@@ -329,18 +330,18 @@ class _Task:
 
     def _write_pushes(self, pushes: CountedPushes) -> None:
         good = pushes.good_rows()
-        self.made.pushes += len(good)
+        self.result.pushes += len(good)
         self._see(good.column("received_at"))
         rows = push_rows(good)
-        self.made.days.update(pc.unique(rows.column("date").cast(pa.int32())).to_pylist())
+        self.result.days.update(pc.unique(rows.column("date").cast(pa.int32())).to_pylist())
         self._write(catalog.PUSHES.name, rows)
         for bad in reject_rows(pushes.chunk, pushes.reasons, COUNTED):
-            self.made.rejects.update(_QUOTED.sub("...", reason) for reason in to_list(bad.column("reason")))
+            self.result.rejects.update(_QUOTED.sub("...", reason) for reason in to_list(bad.column("reason")))
             self._write(catalog.REJECTS.name, self._new_rejects(reject_rows_of(bad)))
 
     def _new_rejects(self, rejects: RecordBatch) -> RecordBatch:
-        """What lies where an earlier ledger has had it set aside already is not set aside again."""
-        table = self._standing.get(catalog.REJECTS.name)
+        """Rejected rows, without those at a place that an earlier ledger already had rejected."""
+        table = self._stored.get(catalog.REJECTS.name)
         if table is None:
             return rejects
         places = ["source_file", "source_row"]
@@ -356,11 +357,11 @@ class _Task:
 
     def _see(self, received_at: Array) -> None:
         window_us = self._window_s * 1_000_000
-        self.made.windows.update(np.unique(times(received_at) // window_us * window_us).tolist())
+        self.result.windows.update(np.unique(times(received_at) // window_us * window_us).tolist())
 
 
 class _Series:
-    """What is remembered of series, and what is to be, shard by shard: instances come in the order of their ids."""
+    """Remembered and new series, shard by shard; instances come in the order of their ids."""
 
     def __init__(self, table: Snapshot | None, shards: int) -> None:
         self._table = table
@@ -369,19 +370,19 @@ class _Series:
         self._new: dict[int, list[RecordBatch]] = {}
 
     def of(self, instances: RecordBatch) -> tuple[RecordBatch, Indices]:
-        """SERIES of instances, and for each the place of its instance among these."""
-        found, of = [], []
+        """SERIES of some instances, and for each row the index of its instance."""
+        parts, of = [], []
         numbers = shards_of(instances.column("client_instance_id"), self._count).tolist()
         keys = zip(*(instances.column(name).to_pylist() for name in INSTANCE), strict=True)
         for place, (shard, instance) in enumerate(zip(numbers, keys, strict=True)):
             rows, places = self._load(shard)
             begin, end = places.get(instance, (0, 0))
-            found.append(rows.slice(begin, end - begin))
+            parts.append(rows.slice(begin, end - begin))
             of.append(np.full(end - begin, place))
-        return joined(found, SERIES), np.concatenate(of)
+        return joined(parts, SERIES), np.concatenate(of)
 
     def _load(self, shard: int) -> tuple[RecordBatch, dict[tuple[str, ...], tuple[int, int]]]:
-        """Rows in the order of their instances, and where those of each begin and end."""
+        """SERIES rows in the order of their instances, and the range of rows of each instance."""
         if shard not in self._known:
             rows = self._read(shard)
             begins = np.flatnonzero(changes([rows.column(name) for name in INSTANCE]))
@@ -397,12 +398,12 @@ class _Series:
         return rows.take(pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in INSTANCE]))
 
     def take(self, rows: RecordBatch) -> None:
-        """Last points of series, as they are from now on."""
+        """Stores the new last points of series."""
         for shard, own in by_shard(rows, self._count):
             self._new.setdefault(shard, []).append(own)
 
     def merged(self, shard: int) -> RecordBatch:
-        """All SERIES of a shard, of which no more come."""
+        """All SERIES of a finished shard."""
         known, _ = self._load(shard)
         del self._known[shard]
         return last_rows([known, *self._new.pop(shard, [])])

@@ -1,4 +1,4 @@
-"""Silver: the rules that push records are checked by, and the check of rows in Arrow."""
+"""Silver: rules for push records, and the check of Arrow rows against them."""
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
@@ -12,18 +12,19 @@ FORMS: Final = (
     ("push_id", r"\A[0-9a-f]{32}\z", "32 lower-case hex digits"),
     ("client_instance_id", r"\A[A-Za-z0-9_-]{22}\z", "22 characters of URL-safe base64"),
 )
-"""Columns, what they match, and how that is said."""
+"""Columns, the patterns that they must match, and the texts of the reasons."""
 
 PRESENT: Final = ("received_at", "metrics")
 """Columns that are never null, besides `schema_version`."""
 
 KEYS: Final = ("cluster_id", "principal")
-"""Columns that tell an instance and may be null in what is read."""
+"""Columns that identify an instance and may be null in the input."""
 
 
 TIMES: Final = (datetime(2000, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC))
-"""Between which a push can have been received: no clock of a broker says another time, and a day of its own for every
-such row would drown the tables."""
+"""Bounds of a possible time of receipt: brokers' clocks report no other times, and a partition for the day of every
+other row would flood the tables.
+"""
 
 
 def checked(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
@@ -51,7 +52,7 @@ _WITHIN: Final = (pc.greater_equal, pc.less_equal)
 
 
 def _reason(bronze: RecordBatch, is_time: Array) -> Array:
-    """The first thing that is wrong; the version early, since a newer one may have other rules for the rest."""
+    """The first fault of each row; the version is checked early, since a newer one may have other rules."""
     version = bronze.column("schema_version")
     newer = pc.binary_join_element_wise(
         "schema_version ", version.cast(pa.string()), f" is newer than {SCHEMA_VERSION}", ""

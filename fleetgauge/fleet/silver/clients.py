@@ -1,4 +1,4 @@
-"""Silver: clients, who they are, and whether they are still there.
+"""Silver: clients, their identity and state.
 
 What pushes say of their clients is added up in one form, SEEN, of which CLIENTS, ACTIVITY and INVENTORY are made.
 """
@@ -31,8 +31,9 @@ SEEN: Final = pa.schema(
         ("sender_push_id", pa.string()),
     ]
 )
-"""ACTIVITY that can be merged: with the push that said the latest, the one that named the group last, and the one that
-had labels last, with these as `sender`."""
+"""ACTIVITY in a form that can be merged: with the push of the latest values, the latest one that names a group, and the
+latest one with labels, these as `sender`.
+"""
 
 _IN_BOTH: Final = [name for name in PUSHES.names if name in SEEN.names or name in SENDER.names]
 SEEN_OF: Final = (*_IN_BOTH, "push_id", "received_at", "terminating", "receiver_node_id", "heartbeat")
@@ -74,7 +75,7 @@ _LAST: Final = tuple(name for name in SEEN.names if name not in _OWN_RULE)
 
 
 def merged(rows: Table, by: Sequence[str] = INSTANCE) -> Table:
-    """SEEN -> SEEN: one row for each value of these columns.
+    """SEEN -> SEEN: one row per value of these columns.
 
     What came last counts, and of two of the same microsecond that of the greater push id: so it is the same in whatever
     order and however often rows are merged, but for counts.
@@ -83,23 +84,23 @@ def merged(rows: Table, by: Sequence[str] = INSTANCE) -> Table:
         return rows
     group_of, _, count = numbered([codes(rows[name]) for name in by])
     groups = Groups.by(group_of, count)
-    found: dict[str, Any] = {}
+    columns: dict[str, Any] = {}
     for names, at, push_id in (
         (_LAST, "last_seen", "last_push_id"),
         (_GROUP, "group_seen_at", "group_push_id"),
         (_LABELS, "sender_seen_at", "sender_push_id"),
     ):
         latest = pa.array(groups.latest(times(rows[at]), one(rows[push_id])))
-        found |= {name: one(rows[name]).take(latest) for name in names}
-    found |= {name: pa.array(groups.sum(filled(rows[name], 0))) for name in _COUNTS}
-    found["first_seen"] = time_column(-groups.top(-times(rows["first_seen"])))
-    found["role"] = _role_of_all(one(rows["role"]), groups)
-    found["receiver_node_ids"] = _distinct(one(rows["receiver_node_ids"]), group_of, count)
-    return conformed(SEEN, found, count)
+        columns |= {name: one(rows[name]).take(latest) for name in names}
+    columns |= {name: pa.array(groups.sum(filled(rows[name], 0))) for name in _COUNTS}
+    columns["first_seen"] = time_column(-groups.top(-times(rows["first_seen"])))
+    columns["role"] = _role_of_all(one(rows["role"]), groups)
+    columns["receiver_node_ids"] = _distinct(one(rows["receiver_node_ids"]), group_of, count)
+    return conformed(SEEN, columns, count)
 
 
 def _role_of_all(roles: Array, groups: Groups) -> Array:
-    """The role that all pushes of a client tell together, the last of ROLE_PREFIXES that one of them has.
+    """The role that all pushes of a client give together: the last of ROLE_PREFIXES that any of them has.
 
     So it is the same whichever comes last: franz-go leaves points of 0 out, and sends different metrics each time.
     """
@@ -110,23 +111,23 @@ def _role_of_all(roles: Array, groups: Groups) -> Array:
 
 
 def _distinct(lists: Array, group_of: Numbers, count: int) -> Array:
-    """The distinct numbers in the lists of each group, in their order."""
+    """Distinct numbers in the lists of each group, sorted."""
     range_ = 2**32
     numbers = filled(pc.list_flatten(lists), -1).astype(np.int64) + 2**31
     groups = group_of[filled(pc.list_parent_indices(lists), 0)]
-    found = np.unique(groups * range_ + numbers)
-    offsets = np.searchsorted(found, np.arange(count + 1) * range_).astype(np.int32)
-    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(found % range_ - 2**31, pa.int32()))
+    distinct = np.unique(groups * range_ + numbers)
+    offsets = np.searchsorted(distinct, np.arange(count + 1) * range_).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(distinct % range_ - 2**31, pa.int32()))
 
 
-def clients(found: Table, known: Table, now: datetime) -> Table:
+def clients(new: Table, known: Table, now: datetime) -> Table:
     """SEEN, and the CLIENTS of earlier runs -> CLIENTS.
 
     Minima, maxima and what came last alone: pushes that were seen before change nothing, however often they come. What
     is counted is in `gold.inventory`.
 
     Args:
-        found: of one run.
+        new: of one run.
         known: all of these clients that were known before.
         now: the time that `state` is judged at, with its time zone; for tables that come out the same whenever a run is
             repeated, the time up to which pushes were read.
@@ -150,7 +151,7 @@ def clients(found: Table, known: Table, now: datetime) -> Table:
     labels = pa.StructArray.from_arrays([one(known[name]) for name in SENDER.names], fields=list(SENDER))
     names = [name for name in SEEN.names if name in known.schema.names and name not in SENDER.names]
     before = conformed(SEEN, {name: one(known[name]) for name in names} | {"sender": labels}, known.num_rows)
-    rows = merged(pa.concat_tables([found, before]))
+    rows = merged(pa.concat_tables([new, before]))
     columns = {name: one(rows[name]) for name in CLIENTS.names if name in rows.schema.names}
     columns |= {name: pc.struct_field(one(rows["sender"]), name) for name in SENDER.names}
     columns["dialect"] = _by_kind([rows[name] for name in _SOFTWARE], library_of, pa.string())
@@ -183,7 +184,7 @@ def _says_when_it_ends(name: str | None, version: str | None, role: str | None, 
 
 
 def _by_kind(columns: Sequence[Array], function: Callable[..., Any], of_type: Any) -> Array:
-    """What a function says of the values of each row, asked once for all rows with the same."""
+    """Results of a function for each row, called once for equal rows."""
     kind_of, first, _ = numbered([codes(column) for column in columns])
     kinds = zip(*(one(column).take(pa.array(first)).to_pylist() for column in columns), strict=True)
     return pa.array([function(*kind) for kind in kinds], of_type).take(pa.array(kind_of))

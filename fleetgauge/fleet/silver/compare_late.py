@@ -1,4 +1,4 @@
-"""Silver: late points compared with those that stand around them, some of which get other marks by that."""
+"""Silver: comparison of late points with the stored points around them, some of which get other marks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ from fleetgauge.fleet.measures.rows import Numbers, equals, filled, times
 from fleetgauge.fleet.schemas import SERIES
 from fleetgauge.fleet.silver.correct import MARKS
 from fleetgauge.fleet.silver.deltas import Comparison, differ
-from fleetgauge.fleet.silver.late import BOTH, STANDING, Late, LateGroup, Standing, instance_keys, kinds_of
-from fleetgauge.fleet.silver.running import AMOUNTS, Remembered, StandingPoints
+from fleetgauge.fleet.silver.late import BOTH, STORED, Late, LateGroup, Stored, instance_keys, kinds_of
+from fleetgauge.fleet.silver.running import AMOUNTS, Remembered, StoredPoints
 from fleetgauge.fleet.silver.sent import SentPoints
 from fleetgauge.fleet.silver.series import SeriesKeys, distinct_maps, series_numbers
 
@@ -25,7 +25,7 @@ class LateCompared:
     Attributes:
         marks: by name, the columns of POINTS that tell how each late point compares.
         settled: SERIES of the instances.
-        before, after: STANDING points whose marks are others now, with the old and the new ones.
+        before, after: STORED points whose marks changed, with the old and the new marks.
     """
 
     marks: dict[str, Array]
@@ -37,7 +37,7 @@ class LateCompared:
 def compare_late(
     sent: SentPoints, late: Late, group: LateGroup, series: RecordBatch, series_of: Indices
 ) -> LateCompared:
-    """Compares the points of late pushes.
+    """Compares the points of late pushes with stored points.
 
     Args:
         sent: the points.
@@ -47,27 +47,27 @@ def compare_late(
         series_of: for each the number of its instance.
     """
     remembered = Remembered(series, series_of)
-    standing = _sent(late.near(group))
+    stored = _sent(late.near(group))
     for read, lacking in ((late.after, _lacking_after), (late.before, _lacking_before)):
-        places = lacking(sent, standing, group, remembered)
+        places = lacking(sent, stored, group, remembered)
         if len(places):
             names = pc.unique(sent.rows.column("metric_name").take(places).cast(pa.string()))
-            standing = standing.followed_by(_sent(read(group, np.unique(sent.instance_of[places]), names)))
+            stored = stored.followed_by(_sent(read(group, np.unique(sent.instance_of[places]), names)))
     comparison = Comparison()
     count = len(sent.rows)
-    both = sent.looked_at().followed_by(standing.looked_at())
+    both = sent.looked_at().followed_by(stored.looked_at())
     order = both.order()
     compared = comparison.mark(
         both.rows.take(order),
         both.instance_of[order],
         both.set_of[order],
         both.sets,
-        _standing_points(standing.rows, remembered, order - count),
+        _stored_points(stored.rows, remembered, order - count),
     )
     of_sent = pa.array(np.argsort(order)[:count])
-    moved = standing.rows.take(order[compared.moved] - count)
+    moved = stored.rows.take(order[compared.moved] - count)
     marks = {name: column.take(pa.array(compared.moved)) for name, column in compared.marks.items()}
-    after = batch_of(STANDING, len(moved), {name: moved.column(name) for name in STANDING.names} | marks)
+    after = batch_of(STORED, len(moved), {name: moved.column(name) for name in STORED.names} | marks)
     is_other = pa.array(differ(moved.select(MARKS), after.select(MARKS)))
     return LateCompared(
         marks={name: column.take(of_sent) for name, column in compared.marks.items()},
@@ -77,13 +77,13 @@ def compare_late(
     )
 
 
-def _sent(standing: Standing) -> SentPoints:
-    return SentPoints(standing.points, standing.points_of, *distinct_maps(standing.points.column("attributes")))
+def _sent(stored: Stored) -> SentPoints:
+    return SentPoints(stored.points, stored.points_of, *distinct_maps(stored.points.column("attributes")))
 
 
 def _lacking_after(sent: SentPoints, near: SentPoints, group: LateGroup, remembered: Remembered) -> Indices:
-    """The late points of series that go on later and have no standing point shortly after the late ones of their
-    instance, and all points of instances with deltas and counts, of which one may change the next.
+    """Late points of series that continue later but have no stored point shortly after their instance's late points,
+    and all points of instances with deltas and counts, since one may change the next.
     """
     near_series, sent_series = _series(near), _series(sent)
     is_after = _is_compared(near) & (times(near.rows.column("received_at")) > group.last_us[near.instance_of])
@@ -94,7 +94,7 @@ def _lacking_after(sent: SentPoints, near: SentPoints, group: LateGroup, remembe
 
 
 def _lacking_before(sent: SentPoints, near: SentPoints, group: LateGroup, remembered: Remembered) -> Indices:
-    """The late points of remembered series that have no standing point shortly before the late ones of their instance.
+    """Late points of remembered series that have no stored point shortly before their instance's late points.
 
     Series of both temporalities are among them, and histograms: what they ran up to a cumulative point alone tells.
     """
@@ -111,10 +111,10 @@ def _lacking_before(sent: SentPoints, near: SentPoints, group: LateGroup, rememb
     return np.flatnonzero(is_remembered & (is_histogram | ~is_told))
 
 
-def _is_compared(standing: SentPoints) -> Numbers:
-    """False of points that nothing is compared with: without a value, or of one that no sum has."""
-    found: Numbers = standing.rows.column("delta").is_valid().to_numpy(zero_copy_only=False)
-    return found
+def _is_compared(stored: SentPoints) -> Numbers:
+    """False for points that are not compared: without a value, or of a metric that is not a sum."""
+    is_sum: Numbers = stored.rows.column("delta").is_valid().to_numpy(zero_copy_only=False)
+    return is_sum
 
 
 def _series(points: SentPoints) -> Numbers:
@@ -123,7 +123,7 @@ def _series(points: SentPoints) -> Numbers:
 
 
 def _up_to_date(settled: RecordBatch, group: LateGroup, remembered: Remembered) -> RecordBatch:
-    """SERIES that were settled by what is near, as they are by what stands later.
+    """SERIES settled by nearby points, updated by the points stored later.
 
     The last point of a series is the remembered one, if that is later; a late delta adds to its running amount, and a
     late count does not.
@@ -137,13 +137,15 @@ def _up_to_date(settled: RecordBatch, group: LateGroup, remembered: Remembered) 
     return joined([settled.filter(pc.invert(is_later)), moved.filter(pc.and_(is_later, is_delta))], SERIES)
 
 
-def _standing_points(points: RecordBatch, remembered: Remembered, place: Indices) -> StandingPoints:
-    """Of points, for each of which its place among the standing ones is given, below 0 if it is a late one."""
+def _stored_points(points: RecordBatch, remembered: Remembered, place: Indices) -> StoredPoints:
+    """Marks of stored points around late ones; `place` is the index of each point among the stored ones, below 0 for a
+    late one.
+    """
     places: Array = pa.array(place, mask=place < 0)
     was_reset = filled(points.column("reset").take(places), False)
     grown = {name: filled(points.column(name).take(places), np.nan) for name in ("delta", "delta_sum")}
-    return StandingPoints(
-        is_standing=place >= 0,
+    return StoredPoints(
+        is_stored=place >= 0,
         **{name: np.where(was_reset, np.nan, each) for name, each in grown.items()},
         remembered=remembered,
     )

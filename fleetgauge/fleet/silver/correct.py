@@ -1,4 +1,4 @@
-"""Silver: standing points whose marks change since a push came late."""
+"""Silver: stored points whose marks change after a late push."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,11 +19,11 @@ _POINTS: Final = encoded(POINTS)
 CORRECTED: Final = pa.schema(
     [POINTS.field(name) for name in (*catalog.POINTS.key, "received_at", "client_instance_id", *MARKS)]
 )
-"""POINTS whose marks change: by what they are found, and what they become."""
+"""POINTS with changed marks: the key to find them, and their new marks."""
 
 
 def files_with(points: Snapshot, corrected: Table) -> list[str]:
-    """The files that some of the points may be in, by what the log says of each."""
+    """Files that may have some of the points, by their statistics in the log."""
     condition = pc.field("date").isin(pc.unique(corrected["date"]))
     for name in ("received_at", "client_instance_id"):
         ends = pc.min_max(corrected[name])
@@ -33,7 +33,7 @@ def files_with(points: Snapshot, corrected: Table) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Correct:
-    """A task: writes a file of POINTS anew with other marks.
+    """Rewrites a file of POINTS with new marks; a task.
 
     Attributes:
         points: the table, in the columns of `encoded(POINTS)`.
@@ -46,7 +46,7 @@ class Correct:
     corrected: Table
 
     def __call__(self, path: str) -> Sequence[WrittenFile]:
-        """The files in its place; none if it has none of the points."""
+        """The files that replace it; none if it has none of the points."""
         ids = pc.unique(self.corrected["push_id"])
         keys = _keys(self.corrected).combine_chunks()
         near = self.points.scan(["push_id", "point_index"], pc.field("push_id").isin(ids), [path])

@@ -39,12 +39,12 @@ from fleetgauge.fleet.decode.rows import batch_of
 from fleetgauge.fleet.measures.rows import Numbers, filled, is_valid
 from fleetgauge.fleet.schemas import POINTS, SERIES
 from fleetgauge.fleet.silver.intervals import LONGEST_INTERVALS
-from fleetgauge.fleet.silver.running import BySeries, Known, Running, StandingPoints
+from fleetgauge.fleet.silver.running import BySeries, Known, Running, StoredPoints
 from fleetgauge.fleet.silver.series import SeriesKeys, numbers
 from fleetgauge.telemetry.otlp.series import are_buckets
 
 _SLACK_NANO: Final = 100_000_000
-"""A delta begins where the one before ended, to the millisecond in all clients known; a clock may step a little."""
+"""A delta begins where the one before ended, to the millisecond in all known clients; a clock may step slightly."""
 
 _OF_VALUES: Final = ("push_interval_ms", "is_monotonic", "value", "count", "sum", "distribution")
 
@@ -62,7 +62,7 @@ class Compared:
     Attributes:
         marks: by name, the columns of POINTS that tell how each point compares.
         settled: SERIES of the instances that no more points come of.
-        moved: the standing points that a new one affects.
+        moved: the stored points that a new one affects.
     """
 
     marks: dict[str, Array]
@@ -71,7 +71,7 @@ class Compared:
 
 
 class Comparison:
-    """Compares the points of client instances that come one after the other, each one's in the order of receipt.
+    """Compares the points of client instances, one instance after the other, in the order of receipt.
 
     Instances have numbers, which never fall. No more is held than the series of the instance whose points came last,
     and what is remembered of those to come.
@@ -85,7 +85,7 @@ class Comparison:
         self._keys = keys or SeriesKeys()
 
     def remember(self, current: int, instance_of: Indices, series: RecordBatch) -> None:
-        """What earlier runs left of instances, before their first points.
+        """Adds series remembered from earlier runs, before the first points of their instances.
 
         Args:
             current: the number of the first instance that more points may come of.
@@ -103,25 +103,25 @@ class Comparison:
         instance_of: Indices,
         set_of: Indices,
         sets: Sequence[TextMap],
-        standing: StandingPoints | None = None,
+        stored: StoredPoints | None = None,
     ) -> Compared:
-        """Compares points with one another and with what is known, all of which was received before them.
+        """Compares points with one another and with the known points, which were all received before them.
 
         Args:
             points: rows of DECODED or POINTS with LOOKED_AT at least; at least one.
             instance_of: for each the number of its instance.
             set_of: for each the number of its attributes in `sets`.
             sets: distinct attributes.
-            standing: which points an earlier batch has written; None if there is none.
+            stored: which points an earlier batch has written; None if there is none.
         """
         own, taken, rows = _series_rows(points, set_of, sets, self._keys)
         known = len(self._known.instance)
-        is_new = np.ones(len(own), dtype=np.bool_) if standing is None else ~standing.is_standing[own]
+        is_new = np.ones(len(own), dtype=np.bool_) if stored is None else ~stored.is_stored[own]
         everything = self._known.followed_by(Known(rows, instance_of[own], is_new))
         series = BySeries.of(everything)
         running = Running(everything, series, known)
-        if standing is not None:
-            running.begin_as_in(standing, own)
+        if stored is not None:
+            running.begin_as_in(stored, own)
         marks = _Judge(everything.rows, taken, running).marks()
         moved = np.flatnonzero(~is_new & running.comes_after_new()[known:])
         settled = self._go_on(running.remembered(series.lasts()), int(instance_of[-1]))
@@ -129,12 +129,12 @@ class Comparison:
 
     @property
     def held(self) -> int | None:
-        """The first instance that points came of and whose SERIES are not told yet."""
+        """First instance with points whose SERIES were not returned yet."""
         held = self._known.instance[self._known.is_new]
         return int(held.min()) if len(held) else None
 
     def finish(self) -> RecordBatch:
-        """SERIES of the instance that came last."""
+        """SERIES of the last instance."""
         known, self._known = self._known, Known()
         return known.take(np.flatnonzero(known.is_new)).rows
 
@@ -147,7 +147,7 @@ class Comparison:
 def _series_rows(
     points: RecordBatch, set_of: Indices, sets: Sequence[TextMap], keys: SeriesKeys
 ) -> tuple[Indices, RecordBatch, RecordBatch]:
-    """The places of the points that are compared, these points, and SERIES of them."""
+    """Indices of the compared points, these points, and SERIES of them."""
     amount = pc.coalesce(points.column("value"), points.column("count").cast(pa.float64()))
     amount, buckets, bounds = _distributions(points, amount)
     own = np.flatnonzero(_is_series(points, amount))
@@ -173,21 +173,23 @@ def _distributions(points: RecordBatch, amount: Array) -> tuple[Array, Array, Ar
     buckets: list[Sequence[float] | None] = [None] * len(points)
     bounds = buckets.copy()
     kinds_of = to_list(kinds.take(places))
-    for row, kind, found in zip(rows.tolist(), kinds_of, to_list(distribution.take(places)), strict=True):
-        found = found[0] if isinstance(found, list) else found
-        counts = [float(count or 0) for count in found["bucket_counts"] or ()]
+    for row, kind, value in zip(rows.tolist(), kinds_of, to_list(distribution.take(places)), strict=True):
+        value = value[0] if isinstance(value, list) else value
+        counts = [float(count or 0) for count in value["bucket_counts"] or ()]
         if kind == "exponential_histogram":
             # Their buckets are not compared: a client that lowers the scale moves counts to larger ones.
-            amounts[row] = sum(counts, found["zero_count"] or 0) + sum(found["negative_bucket_counts"] or ())
+            amounts[row] = sum(counts, value["zero_count"] or 0) + sum(value["negative_bucket_counts"] or ())
             continue
-        counts, ends = counts or [float(amounts[row])], found["bounds"] or ()
+        counts, ends = counts or [float(amounts[row])], value["bounds"] or ()
         is_sound = are_buckets(counts, ends)
         amounts[row], buckets[row], bounds[row] = (sum(counts), counts, ends) if is_sound else (np.nan, None, None)
     return pa.array(amounts, mask=np.isnan(amounts)), pa.array(buckets, type_), pa.array(bounds, type_)
 
 
 def _is_series(points: RecordBatch, amount: Array) -> Numbers:
-    """What is remembered: no gauges, nothing without a value or a malformed one, and no sum of unknown temporality."""
+    """True for points that are remembered: not gauges, points without a value, malformed ones, or sums of unknown
+    temporality.
+    """
     kind = points.column("metric_type")
     # A summary is cumulative, without saying so.
     has_growth = pc.or_(pc.equal(kind, "summary"), points.column("temporality").is_valid())
@@ -201,10 +203,10 @@ def _are_monotonic(points: RecordBatch) -> Array:
 
 
 class _Judge:
-    """Marks of points.
+    """Computes the marks of points.
 
     Args:
-        rows: SERIES of what is known, and behind them of the points.
+        rows: SERIES of the known points, followed by those of the points.
         points: LOOKED_AT of the points.
         running: the running amounts of the rows.
     """
@@ -221,7 +223,7 @@ class _Judge:
         self._interval_ms = numbers(points, "push_interval_ms", DEFAULT_PUSH_INTERVAL_MS).astype(np.int64)
 
     def marks(self) -> dict[str, Numbers]:
-        """By mark, of each point; NaN for no value."""
+        """Columns of marks by name, one value per point; NaN for no value."""
         running = self._running
         row = np.arange(running.known, len(self._start))
         before, is_first, is_delta = running.before[row], running.is_first[row], running.is_delta[row]
@@ -264,7 +266,7 @@ class _Judge:
 
 
 def differ(marks: RecordBatch, others: RecordBatch) -> Numbers:
-    """True for each row of which any mark differs; they have the same columns."""
+    """True for each row in which any mark differs; both batches have the same columns."""
     differs = np.zeros(len(marks), dtype=np.bool_)
     for name in marks.schema.names:
         same = pc.equal(marks.column(name), others.column(name)).fill_null(False)
@@ -274,7 +276,7 @@ def differ(marks: RecordBatch, others: RecordBatch) -> Numbers:
 
 
 def _columns(count: int, own: Numbers, marks: dict[str, Numbers]) -> dict[str, Array]:
-    """The marks, of the points `own`, as columns over all points."""
+    """Columns over all points, with the marks of the points `own`."""
     columns = {}
     for name, said in marks.items():
         values = np.zeros(count, dtype=said.dtype)

@@ -1,4 +1,4 @@
-"""How late a push may be before something is amiss; the rules that silver judges clients and series by."""
+"""Longest regular time between pushes; silver judges clients and series by it."""
 
 from typing import Final
 

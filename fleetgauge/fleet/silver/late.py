@@ -1,4 +1,4 @@
-"""Silver: what stands around late pushes: the points that theirs are compared with.
+"""Silver: stored points around late pushes, which are compared with the late points.
 
 Of the instances that have late pushes alone, and no longer before these than points are compared. A client mostly sends
 a series with every push, so that the points before and after late ones are near: what was received longer before, or
@@ -22,8 +22,8 @@ from fleetgauge.fleet.silver.running import HORIZON_US
 from fleetgauge.fleet.silver.series import starts_run
 from fleetgauge.fleet.tables.log import Snapshot
 
-STANDING: Final = encoded(POINTS.remove(POINTS.get_field_index("resource")))
-"""The columns of POINTS that are read: no comparison and no measure has a use for the other one."""
+STORED: Final = encoded(POINTS.remove(POINTS.get_field_index("resource")))
+"""Columns of POINTS that are read: all that comparisons and measures use."""
 
 _NEAR_INTERVALS: Final = 3
 """Push intervals before the first and after the last late push of an instance, in which nearly all of its series have a
@@ -39,11 +39,11 @@ _HAS_GROWTH: Final = pc.field("metric_type") != "gauge"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
-    """What stands of some instances.
+class Stored:
+    """Stored points of some instances.
 
     Attributes:
-        points: rows of STANDING.
+        points: rows of STORED.
         points_of: for each the number of its instance.
     """
 
@@ -75,7 +75,7 @@ class LateGroup:
 
     @classmethod
     def of(cls, pushes: RecordBatch) -> "LateGroup":
-        """Pushes in the order of their instances, of which nothing is known to stand."""
+        """Late pushes in the order of their instances, before any stored points are known."""
         begins = np.flatnonzero(starts_run(instance_keys(pushes)))
         received_us = times(pushes.column("received_at"))
         first_us, last_us = (find.reduceat(received_us, begins) for find in (np.minimum, np.maximum))
@@ -94,18 +94,20 @@ class LateGroup:
 
 
 def kinds_of(points: RecordBatch, instance_of: Indices, instances: int) -> Indices:
-    """Of each instance whether its series are deltas, counts, or both. Histograms are both, since their buckets run."""
+    """For each instance, whether its series are deltas, counts, or both. Histograms are both, since their buckets are
+    running amounts.
+    """
     metric_types = points.column("metric_type")
     kinds = np.where(equals(points.column("temporality"), "delta"), _DELTAS, _COUNTS)
     kinds[equals(metric_types, "histogram") | equals(metric_types, "exponential_histogram")] = BOTH
     kinds[equals(metric_types, "gauge")] = 0
-    found = np.zeros(instances, np.int64)
-    np.bitwise_or.at(found, instance_of, kinds)
-    return found
+    kinds_by_instance = np.zeros(instances, np.int64)
+    np.bitwise_or.at(kinds_by_instance, instance_of, kinds)
+    return kinds_by_instance
 
 
 class Late:
-    """What stands around late pushes of some instances at a time.
+    """Reads the stored points around late pushes, some instances at a time.
 
     Args:
         points: the table, in the columns of `encoded(POINTS)`.
@@ -118,7 +120,7 @@ class Late:
         self._points = points
 
     def groups(self, pushes: RecordBatch) -> Iterator[LateGroup]:
-        """CHECKED of late instances in the order of these, some instances at a time."""
+        """Groups of CHECKED rows of late instances, in the order of the instances."""
         everything = LateGroup.of(pushes)
         counts, kinds = self._survey(everything)
         upto = np.cumsum(counts)
@@ -130,24 +132,26 @@ class Late:
             yield replace(LateGroup.of(pushes.slice(ends[at], ends[end] - ends[at])), kinds=kinds[at:end])
             at = end
 
-    def near(self, group: LateGroup) -> Standing:
-        """All that was received from shortly before the first late push of each instance to shortly after the last."""
+    def near(self, group: LateGroup) -> Stored:
+        """Points received from shortly before the first late push of each instance to shortly after the last."""
         numbers = np.arange(len(group.instances))
         return self._read(group, numbers, group.near_us, group.upto_us, pc.scalar(True))
 
-    def before(self, group: LateGroup, numbers: Indices, metric_names: Array) -> Standing:
-        """What was received longer before, by some of the instances and of some metrics."""
+    def before(self, group: LateGroup, numbers: Indices, metric_names: Array) -> Stored:
+        """Points received longer before, of some instances and some metrics."""
         begin_us = group.first_us[numbers] - HORIZON_US
         is_named = pc.field("metric_name").isin(metric_names)
         return self._read(group, numbers, begin_us, group.near_us[numbers], is_named)
 
-    def after(self, group: LateGroup, numbers: Indices, metric_names: Array) -> Standing:
-        """What was received later, by some of the instances and of some metrics."""
+    def after(self, group: LateGroup, numbers: Indices, metric_names: Array) -> Stored:
+        """Points received later, of some instances and some metrics."""
         end_us, is_named = np.full(len(numbers), _END_US), pc.field("metric_name").isin(metric_names)
         return self._read(group, numbers, group.upto_us[numbers], end_us, is_named)
 
     def _survey(self, group: LateGroup) -> tuple[Indices, Indices]:
-        """Of each instance about how many points are read that are not gauges, and the kinds of those that stand."""
+        """For each instance, the approximate number of points to read that are not gauges, and the kinds of the stored
+        ones.
+        """
         ids: Array = group.instances.column("client_instance_id")
         first_of = pc.index_in(ids, value_set=ids).to_numpy()  # instances of other clusters may have the same id
         last_us = np.full(len(ids), _END_US)
@@ -164,8 +168,8 @@ class Late:
             kinds[place[received_us >= last_us[place] + HORIZON_US]] = BOTH
         return np.where(kinds == BOTH, everything, near)[first_of], kinds[first_of]
 
-    def _read(self, group: LateGroup, numbers: Indices, after_us: Numbers, upto_us: Numbers, where: Any) -> Standing:
-        """Of instances, each of which has its own bounds."""
+    def _read(self, group: LateGroup, numbers: Indices, after_us: Numbers, upto_us: Numbers, where: Any) -> Stored:
+        """Points of instances, each with its own bounds of time."""
         instances = group.instances.take(numbers)
         keys, ids = instance_keys(instances), pc.unique(instances.column("client_instance_id"))
         condition = (
@@ -176,18 +180,18 @@ class Late:
         )
         waiting: list[RecordBatch] = []
         of: list[Indices] = [np.empty(0, np.int64)]
-        for rows in self._points.scan(STANDING.names, condition):
+        for rows in self._points.scan(STORED.names, condition):
             number = pc.index_in(instance_keys(rows), value_set=keys)
             rows, place = rows.filter(number.is_valid()), filled(number.drop_null(), -1).astype(np.int64)
             received_us = times(rows.column("received_at"))
             is_within = (received_us > after_us[place]) & (received_us <= upto_us[place])
             waiting.append(rows.filter(pa.array(is_within)))
             of.append(numbers[place[is_within]])
-        return Standing(points=joined(waiting, STANDING), points_of=np.concatenate(of))
+        return Stored(points=joined(waiting, STORED), points_of=np.concatenate(of))
 
 
 def _received(after_us: int, upto_us: int) -> Array:
-    """The condition that points were received after the one time and no later than the other."""
+    """Condition that points were received after the first time and at or before the second."""
     first, last = (pa.scalar(at, TIME) for at in (after_us, upto_us))
     condition = pc.field("received_at") > first
     condition &= pc.field("date") >= first.cast(pa.timestamp("us")).cast(pa.date32(), safe=False)

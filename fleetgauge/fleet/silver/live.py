@@ -1,4 +1,4 @@
-"""Pushes as they come, in memory: partial wide rows of them, by the functions that `fleet run` makes its tables by."""
+"""Live pushes in memory: their partial wide rows, computed by the functions that `fleet run` uses."""
 
 from collections import OrderedDict
 from collections.abc import Collection, Sequence
@@ -26,7 +26,7 @@ _Instance = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """What some pushes gave.
+    """Result of decoding some pushes.
 
     Attributes:
         rows: partial ROWS, topics' left out.
@@ -42,13 +42,13 @@ class Taken:
 
 
 class LivePushes:
-    """Decodes pushes. Of totals, the last points of each client instance are remembered; deltas need none.
+    """Decodes pushes. Remembers the last points of totals of each client instance; deltas need none.
 
     Args:
         window_s: length of the windows of wide rows [s].
         metric_names: only the points of these metrics are read; None for all.
         instances_max: most instances whose totals are remembered.
-        kept: metrics whose points are given beside the rows.
+        kept: metrics whose points are returned besides the rows.
     """
 
     def __init__(
@@ -83,18 +83,18 @@ class LivePushes:
         return Taken(rows=rows, points=kept, pushes=pushes.good_rows(), rejects=pushes.rejects)
 
     def _remind(self, comparison: Comparison, chunk: RecordBatch, instance_of: Indices) -> None:
-        """Has the comparison know the last totals of the instances of a chunk."""
+        """Adds the remembered totals of a chunk's instances to the comparison."""
         if not self._totals:
             return
         _, first = np.unique(instance_of, return_index=True)
-        found = [(number, self._totals.get(key)) for number, key in enumerate(_instances(chunk.take(first)))]
-        known = [(number, rows) for number, rows in found if rows is not None]
+        remembered = [(number, self._totals.get(key)) for number, key in enumerate(_instances(chunk.take(first)))]
+        known = [(number, rows) for number, rows in remembered if rows is not None]
         if known:
             of = np.repeat([number for number, _ in known], [len(rows) for _, rows in known])
             comparison.remember(0, of, joined([rows for _, rows in known], SERIES))
 
     def _remember(self, series: RecordBatch) -> None:
-        """Keeps the series of instances that have totals, which follow one another."""
+        """Keeps the series of instances that have totals; an instance's series are adjacent."""
         if not len(series):
             return
         begins = np.flatnonzero(changes([series.column(name) for name in INSTANCE]))
@@ -114,7 +114,7 @@ def _instances(rows: RecordBatch) -> list[_Instance]:
 
 
 def bronze_of(records: Sequence[PushRecord]) -> RecordBatch:
-    """BRONZE of push records; what no column can hold is null there."""
+    """BRONZE of push records; null where a column cannot hold the value."""
     columns: dict[str, Any] = {}
     for field, values in zip(PUSH_RECORD, zip(*records, strict=True), strict=True):
         columns[field.name] = pa.array(values, field.type)

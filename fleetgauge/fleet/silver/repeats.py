@@ -17,17 +17,17 @@ from fleetgauge.fleet.decode.payloads import count
 from fleetgauge.fleet.schemas import CHECKED, INSTANCE, PUSH_RECORD
 
 ORDER: Final = ("client_instance_id", "cluster_id", "principal", "received_at", "push_id")
-"""The columns that a task has pushes in the order of: those of an instance together, and as they were received."""
+"""Order of a task's pushes: those of an instance together, in the order of receipt."""
 
 PUSH: Final = ("push_id", *INSTANCE, "received_at")
-"""The columns that tell a push."""
+"""Columns that identify a push."""
 
 _ORIGIN: Final = ("source_file", "source_row")
 _DIFFERENT: Final = [name for name in PUSH_RECORD.names if name not in ORDER]
 
 
 class WithoutRepeats:
-    """CHECKED rows in ORDER, batch by batch -> those that stay.
+    """CHECKED rows in ORDER -> the rows that are kept, batch by batch.
 
     Attributes:
         repeats: rows that were left out so far.
@@ -37,7 +37,7 @@ class WithoutRepeats:
         self.repeats = 0
 
     def __call__(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
-        """The rows of the last push of a batch wait for the next one."""
+        """Yields the rows that are kept; the rows of a batch's last push wait for the next batch."""
         waiting: Table = CHECKED.empty_table()
         for batch in batches:
             rows = pa.concat_tables([waiting, pa.Table.from_batches([batch])])
@@ -59,16 +59,16 @@ class WithoutRepeats:
 
 
 def _begins(rows: Table) -> Any:
-    """True for each row that is of another push than the one before it."""
+    """True for each row of another push than the row before."""
     columns = [rows[name].combine_chunks() for name in PUSH]
     same = reduce(pc.and_, (pc.equal(column[1:], column[:-1]) for column in columns))
-    found = np.ones(rows.num_rows, np.bool_)
-    found[1:] = ~same.fill_null(False).to_numpy(zero_copy_only=False)
-    return found
+    begins = np.ones(rows.num_rows, np.bool_)
+    begins[1:] = ~same.fill_null(False).to_numpy(zero_copy_only=False)
+    return begins
 
 
 def repeated(rows: Sequence[dict[str, Any]]) -> list[int]:
-    """The rows of CHECKED of one push -> the numbers of those that are left out; what is set aside is none of them."""
+    """Indices of the rows of one push that are left out; rejected rows are never left out."""
     good = [row for row in range(len(rows)) if rows[row]["reason"] is None]
     if len(good) < 2:
         return []

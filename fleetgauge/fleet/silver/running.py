@@ -1,4 +1,4 @@
-"""Silver: running amounts: what the points of a series add up to, one after the other (`silver.deltas`)."""
+"""Silver: running amounts: totals of the points of a series, one after the other (`silver.deltas`)."""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -13,23 +13,24 @@ from fleetgauge.fleet.schemas import SERIES
 from fleetgauge.fleet.silver.series import numbers, series_numbers, starts_run
 
 HORIZON_US: Final = 86_400_000_000
-"""A point is compared with one that was received less than this before it [us]. So it bounds what is read again for a
-late push."""
+"""A point is compared with a point received less than this before it [us]. This also bounds the points that are read
+again for a late push.
+"""
 
 AMOUNTS: Final = {"delta": "amount", "delta_sum": "amount_sum"}
-"""Marks of growth, and the columns of SERIES with the running amounts."""
+"""Marks of growth, with the SERIES columns of their running amounts."""
 
 
 @dataclass(slots=True)
 class Known:
-    """Last points of series: rows of SERIES, the number of the instance of each, and whether it is of this batch."""
+    """Last points of series: rows of SERIES, the instance number of each, and whether it belongs to this batch."""
 
     rows: RecordBatch = field(default_factory=lambda: pa.RecordBatch.from_pylist([], schema=SERIES))
     instance: Numbers = field(default_factory=lambda: np.empty(0, np.int64))
     is_new: Numbers = field(default_factory=lambda: np.empty(0, np.bool_))
 
     def followed_by(self, other: "Known") -> "Known":
-        """These and others behind them."""
+        """These points, followed by others."""
         return Known(
             joined([self.rows, other.rows], SERIES),
             np.concatenate([self.instance, other.instance]),
@@ -43,33 +44,33 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """Series of late instances as they are remembered: SERIES, and for each the number of its instance."""
+    """Remembered series of late instances: SERIES, with the instance number of each."""
 
     series: RecordBatch
     instance_of: Indices
 
     @property
     def keys(self) -> Numbers:
-        """As `series_numbers`."""
+        """Keys, as `series_numbers` computes them."""
         return series_numbers(self.instance_of, self.series.column("series"))
 
     def of(self, instance_of: Indices, series: Array) -> RecordBatch:
-        """SERIES of those with such keys, a row of nulls for one that is not remembered."""
+        """SERIES of these keys; a row of nulls for a series that is not remembered."""
         place = pc.index_in(pa.array(series_numbers(instance_of, series)), value_set=pa.array(self.keys))
         return self.series.take(place)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StandingPoints:
-    """What is known of the points around late ones.
+class StoredPoints:
+    """Stored points around late ones, and their marks.
 
     Attributes:
-        is_standing: for each point True if an earlier batch has written it; the others are late.
-        delta, delta_sum: marks of each standing point, NaN where it has none, and where it was reset.
+        is_stored: for each point True if an earlier batch has written it; the others are late.
+        delta, delta_sum: marks of each stored point, NaN where it has none, and where it was reset.
         remembered: the series of their instances.
     """
 
-    is_standing: Numbers
+    is_stored: Numbers
     delta: Numbers
     delta_sum: Numbers
     remembered: Remembered
@@ -77,14 +78,14 @@ class StandingPoints:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BySeries:
-    """Rows by series: `order` has their numbers, `begin` for each place that of the first row of its series."""
+    """Rows grouped by series: `order` has their indices, `begin` the index of the first row of each row's series."""
 
     order: Numbers
     begin: Numbers
 
     @classmethod
     def of(cls, rows: Known) -> "BySeries":
-        """Those of a series in the order of their receipt; what is known comes first."""
+        """Groups rows by series, each in the order of receipt, known points first."""
         key = numbers(rows.rows, "series")
         push = np.cumsum(starts_run(rows.rows.column("push_id")))
         order = np.lexsort((key, rows.instance))  # stable: what is known comes first in each series
@@ -94,26 +95,26 @@ class BySeries:
         return cls(order=order, begin=np.maximum.accumulate(np.where(begins, np.arange(len(order)), 0)))
 
     def before(self) -> Numbers:
-        """For each row the one before it in its series, -1 for none."""
+        """For each row, the row before it in its series; -1 for none."""
         place = np.arange(len(self.order)) - 1
         before = np.empty(len(self.order), dtype=np.int64)
         before[self.order] = np.where(place >= self.begin, self.order[place], -1)
         return before
 
     def lasts(self) -> Numbers:
-        """The last row of each series."""
+        """Last row of each series."""
         is_last = np.ones(len(self.order), dtype=np.bool_)
         is_last[:-1] = self.begin[1:] != self.begin[:-1]
         return self.order[is_last]
 
 
 class Running:
-    """Running amounts: of rows by series, of which those of what is known come first.
+    """Running amounts of rows by series; known points come first.
 
     Args:
         everything: the rows.
         series: the rows by series.
-        known: number of rows of what is known.
+        known: number of rows of known points.
 
     Attributes:
         known: as given.
@@ -140,12 +141,12 @@ class Running:
         self._buckets, self.buckets_fell = self._compare_buckets()
 
     def at_end(self, mark: str, row: Numbers) -> Numbers:
-        """The running amount at the end of each row's run; NaN if it is not known."""
+        """Running amount at the end of each row's run; NaN if unknown."""
         sums: Numbers = np.add.reduceat(self._summed[mark][self._series.order], self._begins)
         return sums[self._run_of[row]]
 
     def comes_after_new(self) -> Numbers:
-        """True for each row right after a new one, and for a cumulative one with a new one in the run before it."""
+        """True for each row directly after a new one, and for a cumulative one with a new one in the run before it."""
         is_after = self._everything.is_new[self.before] | (self._is_run_new(self.before) & ~self.is_delta)
         return is_after & (self.before >= 0)
 
@@ -154,8 +155,8 @@ class Running:
         is_new = np.logical_or.reduceat(self._everything.is_new[self._series.order], self._begins)
         return is_new[self._run_of[row]]
 
-    def begin_as_in(self, standing: StandingPoints, own: Indices) -> None:
-        """Adds to the first points of series what came before them and is not read again, by a later point.
+    def begin_as_in(self, stored: StoredPoints, own: Indices) -> None:
+        """Adds the amount before the first points of series, which is not read again, from a later point.
 
         That is the first cumulative one that stands, or the remembered one. With deltas of 4 and 6, and a count of 30
         that grew by 3, it was 30 - 3 - 6 - 4 = 17. Before a reset it is not known: 0, as if the series began there.
@@ -163,7 +164,7 @@ class Running:
         delta of 5 makes 35 of a remembered 30, wherever it comes.
         """
         order, begin = self._series.order, self._series.begin
-        is_old = np.append(np.zeros(self.known, np.bool_), standing.is_standing[own])[order]
+        is_old = np.append(np.zeros(self.known, np.bool_), stored.is_stored[own])[order]
         order, begin = order[is_old], begin[is_old]
         if not len(order):
             return
@@ -173,36 +174,36 @@ class Running:
         lengths = np.diff(np.append(begins, len(order)))
         place, last = np.arange(len(order)), begins + lengths - 1
         is_count = ~self.is_delta[order]
-        found = np.minimum(np.minimum.reduceat(np.where(is_count, place, len(order)), begins), last)
+        counts_at = np.minimum(np.minimum.reduceat(np.where(is_count, place, len(order)), begins), last)
         first = self._series.order[begin[begins]]
         is_cut = is_other[begins] & self.is_delta[first] & (first >= self.known)
         ends = order[last]
-        remembered = standing.remembered.of(
+        remembered = stored.remembered.of(
             self._everything.instance[ends], self._everything.rows.column("series").take(ends)
         )
         is_end = np.append(is_other[begins][1:], True)
         for mark, name in AMOUNTS.items():
             amounts = self.amounts[mark]
-            grown = np.append(np.zeros(self.known), getattr(standing, mark)[own])[order]
-            grown = np.add.reduceat(np.where(place <= np.repeat(found, lengths), grown, 0), begins)
+            grown = np.append(np.zeros(self.known), getattr(stored, mark)[own])[order]
+            grown = np.add.reduceat(np.where(place <= np.repeat(counts_at, lengths), grown, 0), begins)
             amount = np.where(is_end, filled(remembered.column(name), np.nan), np.nan)
-            before = np.where(is_count[found], amounts[order[found]], amount) - grown
+            before = np.where(is_count[counts_at], amounts[order[counts_at]], amount) - grown
             self._summed[mark] = amounts.copy()
             self._summed[mark][first[is_cut]] += np.where(np.isfinite(before), before, 0)[is_cut]
 
     def remembered(self, last: Numbers) -> Known:
-        """The last row of each series, with the running amounts; a new one where these changed."""
-        found = self._everything.take(last)
-        columns = {name: found.rows.column(name) for name in SERIES.names}
+        """The last row of each series with its running amounts; marked as new where these changed."""
+        lasts = self._everything.take(last)
+        columns = {name: lasts.rows.column(name) for name in SERIES.names}
         for mark, name in AMOUNTS.items():
             amount = self.at_end(mark, last)
             columns[name] = pa.array(amount, mask=np.isnan(amount))
         if self._buckets:
             columns["buckets"] = pa.array(map(self._buckets.get, last.tolist()), SERIES.field("buckets").type)
-        return Known(batch_of(SERIES, len(last), columns), found.instance, found.is_new | self._is_run_new(last))
+        return Known(batch_of(SERIES, len(last), columns), lasts.instance, lasts.is_new | self._is_run_new(last))
 
     def _compare_buckets(self) -> tuple[dict[int, list[float]], Numbers]:
-        """The running amounts of buckets by row, and `buckets_fell`."""
+        """Running amounts of buckets by row, and `buckets_fell`."""
         fell, running = np.zeros(len(self.before), np.bool_), dict[int, list[float]]()
         has_buckets = is_valid(self._everything.rows.column("buckets"))
         if not has_buckets.any():
@@ -222,7 +223,7 @@ class Running:
 
 
 def _begin(key: Numbers, instance: Numbers, order: Numbers) -> Numbers:
-    """True for the first row of each series, in that order."""
+    """True for the first row of each series in that order."""
     begins = np.ones(len(order), dtype=np.bool_)
     key, instance = key[order], instance[order]
     begins[1:] = (key[1:] != key[:-1]) | (instance[1:] != instance[:-1])

@@ -1,4 +1,4 @@
-"""Silver: points as pushes brought them, with the numbers that they are compared by."""
+"""Silver: points as sent, with the numbers used to compare them."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +24,7 @@ _LOOKED_AT: Final = encoded_columns(pa.schema([POINTS.field(name) for name in LO
 
 @dataclass(frozen=True, slots=True)
 class SentPoints:
-    """Points, for each the number of its instance and that of its attributes, and the distinct attributes."""
+    """Points with the number of their instance, the number of their attributes, and the distinct attributes."""
 
     rows: RecordBatch
     instance_of: Indices
@@ -32,7 +32,7 @@ class SentPoints:
     sets: Sequence[TextMap]
 
     def looked_at(self) -> "SentPoints":
-        """In the columns that are compared."""
+        """The points with only the compared columns."""
         columns: dict[str, Array] = {name: self.rows.column(name) for name in LOOKED_AT}
         columns["distribution"] = _only(columns["distribution"])
         return replace(self, rows=batch_of(_LOOKED_AT, len(self.rows), columns))
@@ -47,19 +47,19 @@ class SentPoints:
         )
 
     def order(self) -> Indices:
-        """Their numbers by instance and receipt."""
+        """Indices sorted by instance and receipt."""
         columns = {name: self.rows.column(name).cast(POINTS.field(name).type) for name in ORDER}
         keys = {"instance": pa.array(self.instance_of), **columns}
-        found: Indices = pc.sort_indices(pa.table(keys), sort_keys=[(name, "ascending") for name in keys]).to_numpy(
+        indices: Indices = pc.sort_indices(pa.table(keys), sort_keys=[(name, "ascending") for name in keys]).to_numpy(
             zero_copy_only=False
         )
-        return found.astype(np.int64)
+        return indices.astype(np.int64)
 
 
 def sent_points(
     chunk: RecordBatch, pushes: CountedPushes, instance_of: Indices, metric_names: Collection[str] | None = None
 ) -> tuple[SentPoints, Indices]:
-    """DECODED of the pushes of a chunk, which are counted too, and for each point the row of its push.
+    """DECODED rows of the pushes of a chunk, which are also counted, and for each point the row of its push.
 
     Args:
         chunk: rows of CHECKED.
@@ -76,7 +76,7 @@ def sent_points(
 
 
 def point_rows(decoded: RecordBatch, marks: dict[str, Array], dialects: Array, schema: Schema = POINTS) -> RecordBatch:
-    """POINTS of rows of DECODED, either of them also `schemas.encoded`."""
+    """POINTS from rows of DECODED; either may be `schemas.encoded`."""
     columns: dict[str, Array] = {name: decoded.column(name) for name in POINTS.names if name in decoded.schema.names}
     columns["distribution"] = _only(columns["distribution"])
     columns["date"] = day_of_receipt(decoded)
@@ -84,7 +84,7 @@ def point_rows(decoded: RecordBatch, marks: dict[str, Array], dialects: Array, s
 
 
 def _only(lists: Array) -> Array | None:
-    """The one item of each list, or the value itself; null for null."""
+    """The only item of each list, or the value itself; null for null."""
     if not pa.types.is_list(lists.type):
         return lists
     if lists.null_count == len(lists):
@@ -94,7 +94,7 @@ def _only(lists: Array) -> Array | None:
 
 
 def dialects_of(chunk: RecordBatch, row_of: Indices, points: RecordBatch) -> Array:
-    """The library of each point's client."""
+    """Library of each point's client."""
     names, name_of = encoded(chunk.column("client_software_name"))
     versions, version_of = encoded(chunk.column("client_software_version"))
     scopes, scope_of = encoded(points.column("scope_name"))
@@ -102,5 +102,5 @@ def dialects_of(chunk: RecordBatch, row_of: Indices, points: RecordBatch) -> Arr
     kinds, number_of = np.unique(kind_of, return_inverse=True)
     shape = (len(names), len(versions), len(scopes))
     places = zip(*(digits.tolist() for digits in np.unravel_index(kinds, shape)), strict=True)
-    found = [library_of(names[name], versions[version], scopes[scope]) for name, version, scope in places]
-    return pa.array(found, pa.string()).dictionary_encode().take(number_of)
+    libraries = [library_of(names[name], versions[version], scopes[scope]) for name, version, scope in places]
+    return pa.array(libraries, pa.string()).dictionary_encode().take(number_of)

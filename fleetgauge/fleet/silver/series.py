@@ -1,4 +1,4 @@
-"""Silver: series of points as they are remembered (SERIES): what tells one from others, and the last point of each."""
+"""Silver: remembered series of points (SERIES): their keys, and the last point of each."""
 
 from collections.abc import Sequence
 from hashlib import blake2b
@@ -19,7 +19,7 @@ _TEXTS: Final = ("metric_name", "metric_type", "origin", "unit")
 
 
 def with_keys(series: RecordBatch) -> RecordBatch:
-    """SERIES, those of an earlier form by their present keys.
+    """SERIES in which rows of an earlier form get present keys.
 
     That form remembered deltas apart from counts, and not what they add up to.
     """
@@ -36,7 +36,7 @@ def with_keys(series: RecordBatch) -> RecordBatch:
 
 
 def last_rows(batches: Sequence[RecordBatch]) -> RecordBatch:
-    """SERIES -> the last row of each series, by INSTANCE; of rows of the same point the last one."""
+    """SERIES -> the last row of each series, by INSTANCE; the last row if several are of the same point."""
     rows = joined(batches, SERIES)
     series = (*INSTANCE, "series")
     by = (*series, "received_at", "push_id", "time_unix_nano", "point_index")
@@ -48,22 +48,22 @@ def last_rows(batches: Sequence[RecordBatch]) -> RecordBatch:
 
 
 def starts_run(column: Array) -> Numbers:
-    """True for each value that differs from the one before it, and for the first; none is null."""
+    """True for each value that differs from the one before, and for the first; no nulls."""
     return np.append(True, pc.not_equal(column[1:], column[:-1]).to_numpy(zero_copy_only=False))
 
 
 def changes(columns: Sequence[Array]) -> Numbers:
-    """True for each row that differs from the one before it; for the first one."""
-    found = np.ones(len(columns[0]), dtype=np.bool_)
-    found[1:] = False
+    """True for each row that differs from the one before, and for the first."""
+    changed = np.ones(len(columns[0]), dtype=np.bool_)
+    changed[1:] = False
     for column in columns:
         numbers = filled(column.dictionary_encode().indices, -1)
-        found[1:] |= numbers[1:] != numbers[:-1]
-    return found
+        changed[1:] |= numbers[1:] != numbers[:-1]
+    return changed
 
 
 def distinct_maps(maps: Array) -> tuple[Indices, list[TextMap]]:
-    """Numbers equal text maps alike: for each map its number, and the maps by number."""
+    """Numbers equal text maps alike: the number of each map, and the maps by number."""
     lists = maps.cast(_ENTRIES)
     entries = lists.flatten()
     digits = [encoded(entries.field(name)) for name in ("key", "value")]
@@ -78,17 +78,17 @@ def distinct_maps(maps: Array) -> tuple[Indices, list[TextMap]]:
         number_of[rows] += item_of[starts[rows] + position]
         number_of = np.unique(number_of, return_inverse=True)[1].astype(np.int64)  # before they overflow
     _, example, number_of = np.unique(number_of, return_index=True, return_inverse=True)
-    return number_of, [dict(found or ()) for found in maps.take(pa.array(example)).to_pylist()]
+    return number_of, [dict(pairs or ()) for pairs in maps.take(pa.array(example)).to_pylist()]
 
 
 class SeriesKeys:
-    """Hashes of metric, type, origin, unit, attributes by their names, and occurrence."""
+    """Computes hashes of metric, type, origin, unit, attributes and occurrence."""
 
     def __init__(self) -> None:
         self._keys: dict[tuple[Any, ...], int] = {}
 
     def of(self, points: RecordBatch, set_of: Indices, sets: Sequence[TextMap]) -> Array:
-        """Of each point, whose attributes have the number `set_of` in `sets`."""
+        """Keys of points, whose attributes are `sets[set_of]`."""
         texts: dict[int, str] = {}
         values, places = zip(*(encoded(points.column(name)) for name in _TEXTS), strict=True)
         digits = [*places, set_of, numbers(points, "occurrence").astype(np.int64)]
@@ -116,9 +116,9 @@ class SeriesKeys:
 
 
 def series_numbers(instance_of: Indices, keys: Array) -> Numbers:
-    """One number for each instance's series."""
-    found: Numbers = filled(keys, 0) ^ (instance_of * np.int64(0x1E3779B97F4A7C15))
-    return found
+    """One number for each series of an instance."""
+    numbers: Numbers = filled(keys, 0) ^ (instance_of * np.int64(0x1E3779B97F4A7C15))
+    return numbers
 
 
 def numbers(rows: RecordBatch, name: str, null: float = 0) -> Numbers:

@@ -1,1 +1,1 @@
-"""Where a job's points come from: landing zones, their files, and a topic."""
+"""Sources of a job's pushes: landing zones, their files, and topics."""

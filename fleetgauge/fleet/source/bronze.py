@@ -1,4 +1,4 @@
-"""Bronze: the landing zone as it lies, push records in Parquet under `date=YYYY-MM-DD/hour=HH/` (of receipt, UTC)."""
+"""Bronze: push records of a landing zone as stored, in Parquet under `date=YYYY-MM-DD/hour=HH/` (of receipt, UTC)."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ def read_landing(spark: SparkSession, source: str, selection: Selection | None =
 
 
 def read_files(spark: SparkSession, paths: Sequence[str], system: FileSystem | None, tasks: int) -> DataFrame:
-    """Files of a zone -> BRONZE, and a row with a fault and without a number for each that cannot be read.
+    """Files of a zone -> BRONZE; a file that cannot be read becomes one row with a fault and without a row number.
 
     Args:
         spark: the session.
@@ -58,7 +58,7 @@ def read_files(spark: SparkSession, paths: Sequence[str], system: FileSystem | N
 
 
 def _contents(spark: SparkSession, files: Sequence[str]) -> DataFrame:
-    """Files by Spark, whichever file system they are on."""
+    """Content of files, read by Spark from any file system."""
     return spark.read.format("binaryFile").load(list(files)).select("path", "content")
 
 
@@ -91,7 +91,7 @@ class _ReadFiles:
 
 
 def select_pushes(frame: DataFrame, selection: Selection, time: str = "received_at") -> DataFrame:
-    """The rows of `frame` that an operator asked for; `time` is the column that times are of."""
+    """Rows of `frame` within the selection; `time` is the column that time bounds apply to."""
     if selection.since is not None:
         frame = frame.where(F.col(time) >= F.lit(selection.since))
     if selection.until is not None:

@@ -1,4 +1,4 @@
-"""Where pushes are read from: a landing zone or a topic, either into BRONZE."""
+"""Reads pushes from a landing zone or a topic into BRONZE."""
 
 from pyspark.sql import DataFrame, SparkSession
 

@@ -36,7 +36,7 @@ class Zone:
 
 
 def find_zone(source: str, selection: Selection) -> Zone:
-    """Lists the files, without those of other days than the selected ones, and looks at the form of one.
+    """Lists the files, without those of days outside the selection, and checks the columns of one.
 
     Raises:
         LandingError: the directory is missing, holds no Parquet file, or what it holds are no push records.
@@ -51,23 +51,23 @@ def find_zone(source: str, selection: Selection) -> Zone:
 def check_form(
     source: str, files: Sequence[Path | str], system: FileSystem = LOCAL, content: bytes | None = None
 ) -> None:
-    """Looks at the first file, whose content may be given.
+    """Checks the columns of the first file, whose content may be given.
 
     Raises:
         LandingError: there is none, or what it holds are no push records.
     """
     if not files:
-        raise LandingError(f"the landing zone at {source} holds no push yet, or is another directory")
+        raise LandingError(f"the landing zone at {source} has no pushes yet, or is another directory")
     with _readable(files[0], system, content) as file:
-        found = file.schema_arrow
-        if fault := _fault_of(found):
-            if "schema_version" in found.names and pa.types.is_integer(found.field("schema_version").type):
+        schema = file.schema_arrow
+        if fault := _fault_of(schema):
+            if "schema_version" in schema.names and pa.types.is_integer(schema.field("schema_version").type):
                 refuse_newer(source, pc.max(file.read(["schema_version"])[0]).as_py())
             raise LandingError(f"{source} holds no push records: its files have {fault}")
 
 
 def _readable(path: Path | str, system: FileSystem, content: bytes | None) -> Any:
-    """Raises LandingError for a file that is damaged or gone, OSError where S3 does not answer."""
+    """Opens a file; raises LandingError if it is damaged or missing, OSError if S3 does not answer."""
     try:
         file = opened(system, str(path)) if content is None else pa.BufferReader(content)
     except FileNotFoundError as error:
@@ -79,23 +79,25 @@ def _readable(path: Path | str, system: FileSystem, content: bytes | None) -> An
 
 
 def _unreadable(path: Path | str) -> LandingError:
-    return LandingError(f"{path} cannot be read: take it out of the landing zone, or let its name begin with _")
+    return LandingError(
+        f"{path} cannot be read: remove it from the landing zone, or rename it so that its name begins with _"
+    )
 
 
-def _fault_of(found: Schema) -> str | None:
-    missing = [name for name in PUSH_RECORD.names if name not in found.names]
+def _fault_of(schema: Schema) -> str | None:
+    missing = [name for name in PUSH_RECORD.names if name not in schema.names]
     if missing:
         return f"no column {', '.join(missing)}"
-    wrong = [field for field in PUSH_RECORD if not _reads_as(found.field(field.name).type, field.type)]
-    return ", ".join(f"{field.name} as {found.field(field.name).type}" for field in wrong) or None
+    wrong = [field for field in PUSH_RECORD if not _reads_as(schema.field(field.name).type, field.type)]
+    return ", ".join(f"{field.name} as {schema.field(field.name).type}" for field in wrong) or None
 
 
-def _reads_as(found: Any, wanted: Any) -> bool:
-    if pa.types.is_dictionary(found):
-        found = found.value_type
-    is_narrower = wanted == pa.int32() and found in (pa.int8(), pa.int16())
-    is_time = pa.types.is_timestamp(found) and pa.types.is_timestamp(wanted)
-    return found == wanted or is_narrower or is_time
+def _reads_as(kind: Any, wanted: Any) -> bool:
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    is_narrower = wanted == pa.int32() and kind in (pa.int8(), pa.int16())
+    is_time = pa.types.is_timestamp(kind) and pa.types.is_timestamp(wanted)
+    return kind == wanted or is_narrower or is_time
 
 
 def read(
@@ -105,7 +107,7 @@ def read(
     system: FileSystem = LOCAL,
     content: bytes | None = None,
 ) -> Iterator[RecordBatch]:
-    """The selected rows of a file as BRONZE, a thousand at a time; columns that are not named are null.
+    """Selected rows of a file as BRONZE, a thousand at a time; columns that are not named are null.
 
     Row groups outside the selected time are not read; nothing is, of the file system, where the content is given.
 
@@ -132,12 +134,12 @@ def read(
 
 
 _UNQUOTED: Final = "/=:@!$&'()*+,;~"
-"""What Hadoop leaves as it is in the URI of a file, besides letters and digits."""
+"""Characters, besides letters and digits, that Hadoop does not quote in the URI of a file."""
 
 
 def _may_have(file: Any, group: int, selection: Selection) -> bool:
-    found = file.metadata.row_group(group)
-    columns = (found.column(number) for number in range(found.num_columns))  # of leaves, not of top-level fields
+    rows = file.metadata.row_group(group)
+    columns = (rows.column(number) for number in range(rows.num_columns))  # of leaves, not of top-level fields
     statistics = next((column.statistics for column in columns if column.path_in_schema == "received_at"), None)
     if statistics is None or not statistics.has_min_max or getattr(statistics.max, "tzinfo", None) is None:
         return True
@@ -160,7 +162,7 @@ def _bronze(batch: RecordBatch, source_file: str, begin: int) -> RecordBatch:
 
 
 def selected(rows: RowsT, selection: Selection, time: str = "received_at") -> RowsT:
-    """The rows that are chosen, by this column of times."""
+    """Rows within the selection, by this column of times."""
     times = rows[time]
     conditions = []
     if selection.since is not None:

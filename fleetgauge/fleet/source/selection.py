@@ -1,4 +1,4 @@
-"""Which pushes an operator asks for, and how the command line says it. Knows nothing of Spark."""
+"""Selection of pushes by an operator, and its form on the command line. Independent of Spark."""
 
 import re
 from collections.abc import Collection, Iterable
@@ -13,7 +13,7 @@ _DAYS_AGO = {"today": 0, "yesterday": 1}
 
 
 class SelectionError(WrongOptionError):
-    """A time or an instance id is in no form that is known."""
+    """A time or an instance id is not in a known form."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,13 +34,14 @@ class Selection:
 
     @property
     def ids(self) -> dict[str, Collection[str]]:
-        """The values that are selected, by column; of other columns all are."""
+        """Selected values by column; other columns are not limited."""
         columns = {"client_id": self.client_ids, "client_instance_id": self.instance_ids}
         return {name: values for name, values in columns.items() if values}
 
 
 def parse_time(text: str, now: datetime) -> datetime:
-    """A time as an operator says it: an age such as `90s`, `30m`, `2h`, `7d`, or an ISO 8601 time, UTC unless it says.
+    """A time from a command line: an age such as `90s`, `30m`, `2h`, `7d`, or an ISO 8601 time, UTC unless it has an
+    offset.
 
     `yesterday` and `today` are their midnights (UTC).
 
@@ -62,13 +63,13 @@ def parse_time(text: str, now: datetime) -> datetime:
         return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
     except (ValueError, OverflowError) as error:
         raise SelectionError(
-            f"{text!r} is no time: give an age (90s, 30m, 2h, 7d) or an ISO 8601 time (2026-01-31T08:00, UTC)"
+            f"{text!r} is not a time: use an age (90s, 30m, 2h, 7d) or an ISO 8601 time (2026-01-31T08:00, UTC)"
         ) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Days:
-    """The days from `first` to `last`, both of them too (UTC)."""
+    """Days from `first` to `last`, both inclusive (UTC)."""
 
     first: date = date.min
     last: date = date.max
@@ -78,7 +79,7 @@ class Days:
 
 
 def parse_days(text: str) -> Days:
-    """Days as an operator says them; an end that is left out is none.
+    """Days from a command line; a missing end is unbounded.
 
     >>> parse_days("2026-03-01..2026-03-05") == Days(first=date(2026, 3, 1), last=date(2026, 3, 5))
     True
@@ -94,7 +95,7 @@ def parse_days(text: str) -> Days:
         last=parse_day(last) if last else date.max if dots else parse_day(first),
     )
     if days.last < days.first:
-        raise SelectionError(f"{text!r} are no days: the last comes before the first")
+        raise SelectionError(f"{text!r} is not a range of days: the last is before the first")
     return days
 
 
@@ -107,7 +108,7 @@ def parse_day(text: str) -> date:
     try:
         return date.fromisoformat(text.strip())
     except ValueError as error:
-        raise SelectionError(f"{text!r} is no day: give one such as 2026-03-01") from error
+        raise SelectionError(f"{text!r} is not a day: use a date such as 2026-03-01") from error
 
 
 def parse_instance_ids(texts: Iterable[str]) -> tuple[str, ...]:

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 GROUP_OFFSETS_FOLDER: Final = "group_offsets"
-"""Of a zone: samples of consumer groups, which are no pushes."""
+"""Folder in a zone with samples of consumer groups instead of pushes."""
 TRAFFIC_FOLDER: Final = "traffic"
-"""Of a zone: rows of a gateway's traffic."""
+"""Folder in a zone with traffic rows of a gateway."""
 FOLDERS_WITHOUT_PUSHES: Final = frozenset({GROUP_OFFSETS_FOLDER, TRAFFIC_FOLDER})
 
 _DATE: Final = "date="
@@ -34,13 +34,15 @@ _HOUR: Final = "hour="
 _NODES_FILE: Final = "meta.properties"
 
 S3_WITHIN_S: Final = 120.0
-"""Time to list a zone in S3, to read a file of it, or to find its region [s]: pyarrow's own limits are of each byte."""
+"""Time limit to list a zone in S3, to read a file of it, or to find its region [s]: pyarrow's own limits apply to each
+byte.
+"""
 
 LOCAL: Final = fs.LocalFileSystem()
 
 
 def file_system(source: str, options: Mapping[str, str]) -> fs.FileSystem | None:
-    """What reads a zone in this process: one on this machine or in S3; None for others, which Spark reads.
+    """File system to read a zone in this process, on this machine or in S3; None for others, which Spark reads.
 
     Args:
         source: path or URI of the zone.
@@ -65,12 +67,12 @@ def _s3(source: str, options: Mapping[str, str]) -> fs.S3FileSystem:
 
 
 def _in_s3(uri: str) -> str:
-    """Bucket and key, as pyarrow has them."""
+    """Bucket and key, in pyarrow's form."""
     return uri.partition("://")[2]
 
 
 def opened(system: fs.FileSystem, path: str) -> str | BufferReader:
-    """What pyarrow reads a file from: its path, or all of it in S3, which is one request.
+    """Input for pyarrow: the path of a file, or its whole content from S3, which takes one request.
 
     Raises:
         OSError: S3 does not have it, or does not answer.
@@ -102,7 +104,7 @@ class Folder:
 
     @property
     def digest(self) -> str:
-        """Of the names and sizes of its files."""
+        """Digest of the names and sizes of its files."""
         lines = (f"{name}/{size}" for name, size in sorted(self.files.items()))
         return blake2b("\n".join(lines).encode(), digest_size=16).hexdigest()
 
@@ -117,13 +119,13 @@ class Written:
 
 
 Skip = Callable[[str, int | None], bool]
-"""Whether a folder is passed over, with all below it, by its path and `Folder.changed_us`."""
+"""Predicate for folders that are skipped with everything below them, by path and `Folder.changed_us`."""
 
 
 def folders(
     source: str, start: Callable[[], "SparkSession"], system: fs.FileSystem | None, skip: Skip
 ) -> Iterator[Folder]:
-    """The folders of a zone, as they are listed: on this machine one by one, in S3 day by day.
+    """Folders of a zone in the order in which they are listed: one by one on this machine, day by day in S3.
 
     Args:
         source: path or URI of the zone.
@@ -161,7 +163,7 @@ def folders(
 
 
 def written_files(system: fs.FileSystem, source: str, since_us: int) -> Iterator[Written]:
-    """The files of a zone that were written since then, and perhaps others.
+    """Files of a zone that were written since a time, and possibly others.
 
     On this machine folders of hours are passed over whose entries have not changed since: a file comes into its folder
     after it was written.
@@ -185,15 +187,15 @@ def written_files(system: fs.FileSystem, source: str, since_us: int) -> Iterator
 
 
 def _by_folder(sizes: Mapping[str, int]) -> Iterator[Folder]:
-    found: dict[str, dict[str, int]] = {}
+    folders: dict[str, dict[str, int]] = {}
     for path, size in sizes.items():
         folder, _, name = path.rpartition("/")
-        found.setdefault(folder, {})[name] = size
-    return (Folder(path=path, files=files, changed_us=None) for path, files in found.items())
+        folders.setdefault(folder, {})[name] = size
+    return (Folder(path=path, files=files, changed_us=None) for path, files in folders.items())
 
 
 def _root(source: str) -> str:
-    """The zone as its file system has it."""
+    """Path of the zone on its file system."""
     directory = local_path(source)
     return _in_s3(without_parameters(source)).rstrip("/") if directory is None else str(directory)
 
@@ -213,15 +215,15 @@ def _entries(system: fs.FileSystem, root: str, path: str, source: str, *, recurs
 
 
 def sizes_of(system: fs.FileSystem, source: str, paths: Sequence[str]) -> dict[str, int]:
-    """Of files, by their paths below a zone; those that are not there are left out."""
+    """Sizes of files, by their paths below a zone; missing files are left out."""
     root = _root(source)
-    found = within(S3_WITHIN_S, lambda: system.get_file_info([f"{root}/{path}" for path in paths]))
-    return {path: info.size for path, info in zip(paths, found, strict=True) if info.is_file}
+    infos = within(S3_WITHIN_S, lambda: system.get_file_info([f"{root}/{path}" for path in paths]))
+    return {path: info.size for path, info in zip(paths, infos, strict=True) if info.is_file}
 
 
 def list_files(source: str, start: Callable[[], "SparkSession"]) -> dict[str, int]:
-    """Path below the landing zone and size [B] of its files, in the order of the paths; the path is empty where the
-    source is itself a file.
+    """Path below the landing zone and size [B] of its files, sorted by path; the path is empty if the source itself is
+    a file.
 
     Args:
         source: path or URI of the zone.
@@ -237,7 +239,7 @@ def list_files(source: str, start: Callable[[], "SparkSession"]) -> dict[str, in
 
 
 def list_here(directory: Path, source: str) -> dict[str, int]:
-    """The same of a zone on this machine; `source` is how it was named."""
+    """`list_files` for a zone on this machine; `source` is its name in errors."""
     if directory.is_file():
         return {"": directory.stat().st_size}
     _check_zone(directory, source)
@@ -252,12 +254,12 @@ def _check_zone(directory: Path, source: str) -> None:
 
 
 def has_pushes(path: str) -> bool:
-    """False for a file, by its path below the zone, whose rows are no pushes."""
+    """False for a file that holds no pushes, by its path below the zone."""
     return path.partition("/")[0] not in FOLDERS_WITHOUT_PUSHES
 
 
 def is_of_days(path: str, selection: Selection) -> bool:
-    """False for a file below a `date=` folder outside of the selected time."""
+    """False for a file below a `date=` folder outside the selected time."""
     for part in path.split("/"):
         try:
             day = date.fromisoformat(part.removeprefix(_DATE)) if part.startswith(_DATE) else None
@@ -272,40 +274,40 @@ def is_of_days(path: str, selection: Selection) -> bool:
 
 
 def refuse_newer(source: str, newest: int | None) -> None:
-    """Push records of a later form are push records: what is wrong is the reader."""
+    """Raises LandingError for push records of a later schema: the reader is too old, the records are valid."""
     if newest is not None and newest > SCHEMA_VERSION:
         raise LandingError(
-            f"{source} holds push records of schema version {newest}, and this fleetgauge reads those up to "
-            f"{SCHEMA_VERSION}: update it"
+            f"{source} has push records of schema version {newest}, and this release of Fleetgauge reads up to "
+            f"{SCHEMA_VERSION}: upgrade it"
         )
 
 
 def _refuse_directory_above(root: Path) -> None:
-    """A directory with a landing zone in it: other files beside the zone would be taken for damaged or refused pushes.
+    """Rejects a directory that contains a landing zone: other files beside the zone would count as damaged pushes.
 
     Raises:
         LandingError: it is the data directory of a node, or what `fleet simulate` wrote.
     """
     landing = root / "landing"
     if (root / _NODES_FILE).is_file():
-        raise LandingError(f"{root} is a node's data directory: name the landing zone in it, {landing}")
+        raise LandingError(f"{root} is a node's data directory: use the landing zone in it, {landing}")
     if any(landing.glob(f"{_DATE}*")) and not any(root.glob(f"{_DATE}*")):
-        raise LandingError(f"{root} is no landing zone: name the one in it, {landing}")
+        raise LandingError(f"{root} is not a landing zone: use the one in it, {landing}")
 
 
 def _list_by_spark(spark: "SparkSession", uri: str) -> dict[str, int]:
-    """With the session's own credentials, whichever file system it is."""
+    """Lists files with the session's own credentials, on any file system."""
     from fleetgauge.fleet.spark.errors import SPARK_ERRORS, is_missing_path, what_failed
 
     files = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
     try:
-        found = files.load(uri).select("path", "length").collect()
+        rows = files.load(uri).select("path", "length").collect()
     except SPARK_ERRORS as error:
         if is_missing_path(error):
             raise LandingError(no_landing_zone(uri)) from error
         raise LandingError(f"cannot list the landing zone {uri}: {what_failed(error)}") from error
     prefix = len(uri) + 1
-    return _visible({unquote(row.path)[prefix:]: row.length for row in found})
+    return _visible({unquote(row.path)[prefix:]: row.length for row in rows})
 
 
 def _visible(sizes: dict[str, int]) -> dict[str, int]:
@@ -313,5 +315,5 @@ def _visible(sizes: dict[str, int]) -> dict[str, int]:
 
 
 def _is_hidden(name: str) -> bool:
-    """As Spark has it: `_date=1` would be a column's directory."""
+    """True for names that Spark ignores, too, except `_date=1`, which would be a column's directory."""
     return name.startswith(".") or (name.startswith("_") and "=" not in name)

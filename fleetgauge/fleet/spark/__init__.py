@@ -1,1 +1,1 @@
-"""Spark's session: how it is made, what its errors mean, and how Ctrl-C ends it."""
+"""Spark's session: start, error texts, and interruption by Ctrl-C."""

@@ -1,4 +1,4 @@
-"""The sentence in Spark's reports that an operator can act on."""
+"""Error sentences for an operator, extracted from Spark's reports."""
 
 import re
 from typing import Final
@@ -9,13 +9,13 @@ from pyspark.errors import PySparkException
 from fleetgauge.fleet.errors import FleetError, first_line
 
 SPARK_ERRORS: Final = (PySparkException, Py4JError)
-"""What PySpark raises: of a session in this process also exceptions of the JVM as py4j has them."""
+"""Exceptions of PySpark; a session in this process also raises py4j's exceptions of the JVM."""
 
 _PYTHON_TRACE = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+(?P<said>\S.*)")
 
 
 def what_failed(error: Exception) -> str:
-    """One line about an exception of PySpark or py4j; of an error of ours in a task its sentence."""
+    """One line about an exception of PySpark or py4j; for an error of ours in a task, its own sentence."""
     text = str(error.java_exception) if isinstance(error, Py4JJavaError) else str(error)
     if traces := _PYTHON_TRACE.findall(text):
         said = traces[-1].strip()
@@ -25,5 +25,5 @@ def what_failed(error: Exception) -> str:
 
 
 def is_missing_path(error: Exception) -> bool:
-    """True if Spark was to read a path that is not there."""
+    """True if Spark was given a path that does not exist."""
     return isinstance(error, PySparkException) and error.getCondition() == "PATH_NOT_FOUND"

@@ -1,4 +1,4 @@
-"""Ctrl-C on a command: one line, exit code 130, whatever Spark is doing.
+"""Ctrl-C during a command: one line and exit code 130, whatever Spark is doing.
 
 PySpark's own handler calls the JVM over the very connection that waits for an answer, which then ends in a traceback of
 py4j or never. So the process ends at once, as after `kill -9`, which every job survives; the JVM ends by itself when it
@@ -16,15 +16,15 @@ from typing import Final
 from rich.console import Console
 
 EXIT_INTERRUPTED: Final = 130
-"""128 and the number of SIGINT, as shells have it."""
+"""128 plus the number of SIGINT, as in shells."""
 
 _CLEAR_PROGRESS: Final = b"\r\x1b[2K\x1b[?25h"
-"""Clears the line of progress, and shows the cursor, which that hides."""
+"""Clears the progress line, and shows the cursor again."""
 
 
 @contextmanager
 def ends_when_interrupted(notes: Console) -> Iterator[None]:
-    """Ends the process at SIGINT meanwhile; where SIGINT is ignored (`nohup`, a job in the background), it stays so."""
+    """Ends the process at SIGINT within the context; an ignored SIGINT (`nohup`, background jobs) stays ignored."""
     clear = _CLEAR_PROGRESS if notes.is_terminal else b""
 
     def end(number: int, frame: FrameType | None) -> None:
@@ -38,7 +38,7 @@ def ends_when_interrupted(notes: Console) -> Iterator[None]:
 
 @contextmanager
 def handling(numbers: Sequence[int], handle: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Handles signals meanwhile; a thread other than the main one may not, and handles none."""
+    """Handles signals within the context; a no-op in threads other than the main one."""
     is_main = threading.current_thread() is threading.main_thread()
     before = {number: signal.signal(number, handle) for number in numbers if is_main}
     try:
@@ -50,7 +50,7 @@ def handling(numbers: Sequence[int], handle: Callable[[int, FrameType | None], N
 
 @contextmanager
 def keeps_its_handler() -> Iterator[None]:
-    """While Spark starts, which replaces the handler of SIGINT: one that somebody set here is set again after."""
+    """Restores the handler of SIGINT after Spark's start, which replaces it."""
     before = signal.getsignal(signal.SIGINT)
     yield
     is_ours = before not in (signal.default_int_handler, signal.SIG_DFL, None)

@@ -1,4 +1,4 @@
-"""Rows that this process has, as a frame."""
+"""A DataFrame of rows in this process."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -10,7 +10,7 @@ from fleetgauge.fleet.spark_schema import spark_schema
 
 
 def local_rows(spark: SparkSession, rows: Iterable[Mapping[str, Any]], schema: Schema) -> DataFrame:
-    """A frame of `schema`; what a row does not give is null.
+    """A frame of `schema`; columns that a row lacks are null.
 
     They are handed to Spark as Arrow, which keeps few rows in the plan. A list has it start a Python worker, in a job
     with a task for each core.

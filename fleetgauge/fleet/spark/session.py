@@ -23,15 +23,15 @@ from fleetgauge.fleet.spark.interrupt import keeps_its_handler
 
 OLDEST_JAVA: Final = 17
 _CONNECT_PORT: Final = 15_002
-"""Of a Spark Connect server whose address names none."""
+"""Default port of a Spark Connect server."""
 _CONNECT_WITHIN_S: Final = 10.0
 _NUMBERS: Final = 100_000
-"""More than any cluster has cores."""
+"""More cores than any cluster has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionSettings:
-    """How to start Spark.
+    """Settings for starting Spark.
 
     Attributes:
         master: `local[*]`, `local[2]`, `spark://host:port`, `yarn`, ... as `spark-submit --master` takes it; or
@@ -92,7 +92,7 @@ def _started(settings: SessionSettings) -> SparkSession:
 
 
 def _connected(settings: SessionSettings) -> SparkSession:
-    """A session of a Spark Connect server; what is fixed when a server starts stays as it is there."""
+    """A session of a Spark Connect server; settings fixed at the server's start keep their values."""
     _check_listens(settings.master)
     options = {**_sql_options(settings), **settings.options}
     session = SparkSession.Builder().remote(settings.master).config(map=options).getOrCreate()
@@ -104,7 +104,7 @@ def _connected(settings: SessionSettings) -> SparkSession:
 
 
 def _check_listens(address: str) -> None:
-    """Raises FleetError if there is no server, which PySpark would look for during ten minutes."""
+    """Raises FleetError if no server listens there: PySpark would try for ten minutes."""
     place = urlsplit(address)
     try:
         socket.create_connection((place.hostname, place.port or _CONNECT_PORT), _CONNECT_WITHIN_S).close()
@@ -113,7 +113,7 @@ def _check_listens(address: str) -> None:
 
 
 def parallelism(spark: SparkSession) -> int:
-    """How many tasks run side by side: the partitions that Spark itself gives to numbers.
+    """Number of tasks that run in parallel: the partitions that Spark itself gives to numbers.
 
     A session of Spark Connect counts them by a job.
     """
@@ -122,7 +122,7 @@ def parallelism(spark: SparkSession) -> int:
 
 
 def check_java() -> None:
-    """Raises JavaError unless the Java that Spark will take is one that it runs on."""
+    """Raises JavaError unless Spark supports the Java that it will use."""
     newest = newest_java(pyspark.__version__)
     how_to_get_it = (
         f"Spark {pyspark.__version__} needs Java {OLDEST_JAVA} to {newest}: install one (Debian: apt-get install "
@@ -139,7 +139,7 @@ def check_java() -> None:
 
 
 def newest_java(spark_version: str) -> int:
-    """The newest Java of a version of Spark: before 4.2 its Hadoop and Arrow call what Java 24 took away.
+    """Newest Java for a version of Spark: before 4.2 its Hadoop and Arrow call methods that Java 24 removed.
 
     >>> newest_java("4.1.4"), newest_java("4.3.0")
     (23, 25)
@@ -158,7 +158,9 @@ def parse_java_version(text: str) -> int | None:
 
 
 def _set_environment(settings: SessionSettings) -> None:
-    """Workers run this very Python, since the PATH's may lack pyarrow; a local Spark stays on the loopback."""
+    """Sets the environment: workers use this Python, since the one on PATH may lack pyarrow; a local Spark binds to the
+    loopback.
+    """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if settings.is_local:
         os.environ.setdefault("SPARK_LOCAL_HOSTNAME", "localhost")
@@ -166,7 +168,7 @@ def _set_environment(settings: SessionSettings) -> None:
 
 
 def spark_options(settings: SessionSettings) -> dict[str, Any]:
-    """What Spark is started with, under its own names."""
+    """Options for starting Spark, under Spark's names."""
     log_config = Path(__file__).with_name("log4j2.properties").as_uri()
     options: dict[str, Any] = {
         "spark.ui.enabled": "false",
@@ -198,7 +200,7 @@ def spark_options(settings: SessionSettings) -> dict[str, Any]:
 
 
 def _sql_options(settings: SessionSettings) -> dict[str, Any]:
-    """Those that a session may change."""
+    """Options that a running session may change."""
     return {
         "spark.sql.session.timeZone": "UTC",
         # The JVM compiles no larger method: Spark's generated code would be interpreted, twice as slow or worse.

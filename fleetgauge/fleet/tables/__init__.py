@@ -1,1 +1,1 @@
-"""The standing tables: Delta Lake's transactions, MERGE, compaction and retention, and where each table lies."""
+"""Storage of the tables: Delta Lake's transactions, MERGE, compaction and retention, and the location of each table."""

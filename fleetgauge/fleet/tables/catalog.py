@@ -1,4 +1,4 @@
-"""Which standing tables there are, where each lies under the root, and how it is laid out."""
+"""Catalogue of the tables: location below the root, and layout."""
 
 from dataclasses import KW_ONLY, dataclass
 from typing import Final
@@ -27,12 +27,12 @@ class Table:
         schema: its columns.
         dated: partitioned by `date`, the day of receipt (UTC), which retention goes by.
         clustered_by: columns that most questions name; compaction lays their rows together.
-        statistics_of: further columns whose least and largest value each file says, so that it may be passed over.
+        statistics_of: further columns whose least and largest value each file states, so that queries can skip it.
         seen_at: where it is not partitioned: the time that retention goes by; None keeps every row.
         key: columns that a row is found by when it is merged.
         limits: of its files.
         retired: columns that tables of earlier releases have, and nothing reads.
-        made_by: the command that does, for whoever looks for a table that is not there.
+        made_by: text on the command that creates the table, for errors about a missing one.
     """
 
     name: str
@@ -46,27 +46,27 @@ class Table:
     key: tuple[str, ...] = ()
     limits: FileLimits = DEFAULT_LIMITS
     retired: tuple[str, ...] = ()
-    made_by: str = "fleet run makes it, from --source into --tables"
+    made_by: str = "fleet run creates it, from --source into --tables"
 
     def path(self, root: str) -> str:
-        """Where it lies under `root`."""
+        """Location under `root`."""
         return "/".join(part for part in (root.rstrip("/"), self.layer, self.name) if part)
 
     @property
     def indexed(self) -> tuple[str, ...]:
-        """Columns whose least and largest value each file says: some of every table, as delta-rs takes a column that it
-        looks for in vain for one that no value is in.
+        """Columns whose least and largest value each file states: some in every table, since delta-rs takes a column
+        without statistics for one without values.
         """
         return tuple(name for name in (*self.clustered_by, *self.statistics_of, self.seen_at) if name is not None)
 
     @property
     def is_public(self) -> bool:
-        """True if it is for readers, and not only for the pipeline itself: silver, gold, and wide rows."""
+        """True if it is for readers, not only for the pipeline: silver, gold, and wide rows."""
         return self.layer != "state" or self.name == "windows"
 
     @property
     def layout(self) -> Layout:
-        """How it is laid out when it is made."""
+        """Layout of a new table."""
         described = self.schema.names if self.is_public else ()
         return Layout(
             partition_by=(DATE,) if self.dated else (),
@@ -202,11 +202,11 @@ DELIVERED_SCHEMA: Final = schemas.schema_of(
 """One row a destination of `fleet watch` and verdict that it got: the row of `verdicts` as it was then, as JSON. A row
 without an id says since when a destination gets verdicts."""
 
-DELIVERED: Final = Table("delivered", "state", DELIVERED_SCHEMA, made_by="fleet watch makes it")
+DELIVERED: Final = Table("delivered", "state", DELIVERED_SCHEMA, made_by="fleet watch creates it")
 
 
 def _windowed(name: str, schema: Schema, *clustered_by: str) -> Table:
-    """A gold table by window, of which a run replaces the windows that new pushes fall into."""
+    """A gold table by window; a run replaces the windows that new pushes belong to."""
     times = ("window_start", "window_s")
     return Table(name, "gold", schema, dated=True, clustered_by=clustered_by, statistics_of=times)
 

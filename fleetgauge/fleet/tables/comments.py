@@ -1,4 +1,4 @@
-"""Comments of tables and columns: what each means, and its unit; measures are described by the catalogue of metrics."""
+"""Comments of tables and columns: meaning and unit; those of measures come from the catalogue of metrics."""
 
 import tomllib
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ _OVER: Final = {
     "positive": "pushes that report it above 0",
 }
 _UNITS: Final = {"ms": "ms", "bytes": "B", "s": "1/s", "hour": "1/h", "ago": "s", "ratio": "0 to 1"}
-"""By the last word of a column's name, `avg` and `max` apart."""
+"""Units by the last word of a column's name, without `avg` and `max`."""
 
 
 def comment_of(table: str, column: str) -> str:
@@ -38,7 +38,7 @@ def comment_of(table: str, column: str) -> str:
 
 
 def description_of(table: str) -> str:
-    """What a row of a table is.
+    """Description of a table's rows.
 
     Raises:
         KeyError: there is none.
@@ -48,12 +48,12 @@ def description_of(table: str) -> str:
 
 @cache
 def words() -> Mapping[str, Mapping[str, str]]:
-    """`comments.toml`: `tables`, `columns`, and the columns of tables that have their own words."""
+    """Content of `comments.toml`: `tables`, `columns`, and columns of tables with their own texts."""
     return tomllib.loads(Path(__file__).with_name("comments.toml").read_text(encoding="utf-8"))
 
 
 def _of_measure(column: str) -> str:
-    """Of a measure, or of a part of one that partial wide rows have."""
+    """Comment of a measure, or of a part of one in partial wide rows."""
     if column in BY_COLUMN:
         measure = BY_COLUMN[column]
         quantity = metrics_by_name()[measure.names[0]].quantity

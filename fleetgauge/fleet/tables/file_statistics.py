@@ -1,5 +1,5 @@
-"""What a Delta table's log says of one data file, so that a query may pass it over (Delta's protocol, Per-file
-Statistics): taken from the file's own footer.
+"""Statistics of one data file in a Delta table's log, which let queries skip the file (Delta's protocol, Per-file
+Statistics), taken from the file's footer.
 
 Bounds are wide where they cannot be exact: nothing of the file is below its least or above its greatest value. Every
 column that has values has some: delta-rs takes a column without bounds for one without values.
@@ -13,7 +13,7 @@ from typing import Any, Final
 from fleetgauge.fleet.arrow import Schema, pa
 
 PREFIX_CHARACTERS: Final = 32
-"""Of a text, what its bounds hold at most; as Delta's own writer has it."""
+"""Most characters of a text in bounds; the same as in Delta's own writer."""
 
 _LAST_CHARACTER: Final = "\U0010ffff"
 _GREATEST: Final = 32 * _LAST_CHARACTER
@@ -22,7 +22,9 @@ _TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 
 
 def check_columns(schema: Schema, columns: Iterable[str]) -> None:
-    """Raises ValueError if a column is not in the schema, or neither text, a whole number, a day nor a time (UTC)."""
+    """Raises ValueError if a column is missing from the schema, or is not text, a whole number, a day or a time
+    (UTC).
+    """
     for name in columns:
         if name not in schema.names:
             raise ValueError(f"there is no column {name} to keep statistics of")
@@ -32,21 +34,21 @@ def check_columns(schema: Schema, columns: Iterable[str]) -> None:
 
 
 def statistics_json(footer: Any, columns: Iterable[str]) -> str:
-    """As it stands in the log; a column of nulls alone has no bounds.
+    """Statistics as JSON for the log; a column with only nulls has no bounds.
 
     Args:
         footer: `pyarrow.parquet.FileMetaData` of the file.
-        columns: whose bounds and nulls are told; see `check_columns`.
+        columns: with bounds and counts of nulls; see `check_columns`.
     """
     least: dict[str, Any] = {}
     greatest: dict[str, Any] = {}
     nulls: dict[str, int] = {}
     place_of = {footer.schema.column(place).path: place for place in range(footer.num_columns)}
     for name in columns:
-        found = [footer.row_group(group).column(place_of[name]).statistics for group in range(footer.num_row_groups)]
-        nulls[name] = sum(group.null_count for group in found)
-        bounds = [(group.min, group.max) for group in found if group.has_min_max]
-        if len(bounds) < sum(group.num_values > 0 for group in found):  # Parquet has none of very long texts
+        groups = [footer.row_group(group).column(place_of[name]).statistics for group in range(footer.num_row_groups)]
+        nulls[name] = sum(group.null_count for group in groups)
+        bounds = [(group.min, group.max) for group in groups if group.has_min_max]
+        if len(bounds) < sum(group.num_values > 0 for group in groups):  # Parquet has none of very long texts
             bounds.append(("", _GREATEST))
         if bounds:
             least[name] = _bound(min(low for low, _ in bounds), up=False)
@@ -65,7 +67,7 @@ def _known(bounds: dict[str, Any]) -> dict[str, Any]:
 
 
 def _bound(value: Any, *, up: bool) -> str | int | None:
-    """As the log has a bound: nothing is below it, or above it with `up`."""
+    """A bound in the log's form: no value is below it, or above it with `up`."""
     if isinstance(value, datetime):
         return _time_text(value, up=up)
     if isinstance(value, str):
@@ -74,7 +76,7 @@ def _bound(value: Any, *, up: bool) -> str | int | None:
 
 
 def _cut_greatest(value: str) -> str:
-    """A text that is not less, of few characters unless there is none.
+    """A text that is not less, and short if there is one.
 
     >>> _cut_greatest("short"), _cut_greatest(40 * "a") == 32 * "a" + _LAST_CHARACTER
     ('short', True)
@@ -86,7 +88,7 @@ def _cut_greatest(value: str) -> str:
 
 
 def _time_text(moment: datetime, *, up: bool = False) -> str | None:
-    """ISO 8601 in UTC to the millisecond; None for a year that it has no four digits for.
+    """ISO 8601 in UTC to the millisecond; None for a year without four digits.
 
     Readers take a time in the log for one that was cut to the millisecond, and add that on their side (Spark) or not.
 

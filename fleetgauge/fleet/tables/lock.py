@@ -1,4 +1,4 @@
-"""One run at a time on tables of this machine: a lock that ends with the process that has it.
+"""A lock that allows one run at a time on tables of this machine; it ends with its process.
 
 On other file systems nothing ends with a process, and there is no lock: whoever starts runs sees to it that one runs at
 a time.
@@ -13,12 +13,12 @@ from fleetgauge.fleet.tables.paths import local_path
 
 
 @contextmanager
-def only_run(root: str, *, what: str = "run is at work on the tables", name: str = "_lock") -> Iterator[None]:
+def only_run(root: str, *, what: str = "run is using the tables", name: str = "_lock") -> Iterator[None]:
     """Holds the lock of the tables at `root`, where they lie on this machine.
 
     Args:
         root: its directory.
-        what: what a second one is told that another is.
+        what: end of the error sentence for a second run, after `another`.
         name: of the lock's file.
 
     Raises:
@@ -33,10 +33,10 @@ def only_run(root: str, *, what: str = "run is at work on the tables", name: str
         directory.mkdir(parents=True, exist_ok=True)
         file = (directory / name).open("w")
     except OSError as error:
-        raise TableError(f"the directory {root} cannot be written to: {error.strerror}") from error
+        raise TableError(f"the directory {root} is not writable: {error.strerror}") from error
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise BusyError(f"another {what} in {root}: let it end first") from None
+            raise BusyError(f"another {what} in {root}: wait until it ends") from None
         yield

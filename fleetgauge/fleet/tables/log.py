@@ -1,4 +1,4 @@
-"""A Delta table's log by delta-rs, in this process: what it says of the table, and small commits to it.
+"""A Delta table's log by delta-rs, in this process: its content, and small commits.
 
 Such a commit takes hundredths of a second. Where rows are many, tasks write files of them (`parquet_files`), and a
 commit here makes these part of the table.
@@ -27,16 +27,16 @@ from fleetgauge.fleet.tables.written_file import DATE, WrittenFile
 
 _CLUSTER: Final = "cluster_id"
 _COMMENT: Final = "comment"
-"""Of a column's metadata, which Spark shows."""
+"""Key of the comment in a column's metadata, which Spark shows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transaction:
-    """Names one write for good: the `version`-th batch of an application. Delta keeps the last version of every
+    """Identifies one write permanently: the `version`-th batch of an application. Delta keeps the last version of every
     application in the table.
 
     Attributes:
-        app_id: whose batches are counted.
+        app_id: application that the batches belong to.
         version: number of the batch.
     """
 
@@ -46,7 +46,7 @@ class Transaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """How a table is laid out when it is made, and what its metadata say of it.
+    """Layout and metadata of a new table.
 
     Attributes:
         partition_by: columns.
@@ -62,7 +62,7 @@ class Layout:
 
 
 class Size(NamedTuple):
-    """Of a table as it is now."""
+    """Size of a table now."""
 
     files: int
     size_bytes: int
@@ -83,7 +83,7 @@ class TableLog:
         self._table: DeltaTable | None = None
 
     def exists(self) -> bool:
-        """True if there is a table."""
+        """True if the table exists."""
         return DeltaTable.is_deltatable(self._path, self._options)
 
     def open(self) -> DeltaTable:
@@ -100,7 +100,7 @@ class TableLog:
         return self._table
 
     def create(self, schema: ArrowSchema, layout: Layout) -> None:
-        """Makes it, with no rows, where it is not there."""
+        """Creates the table without rows, if it does not exist."""
         DeltaTable.create(
             self._path,
             Schema([_commented(each, layout.comments) for each in Schema.from_arrow(schema).fields]),
@@ -112,26 +112,25 @@ class TableLog:
         )
 
     def check_columns(self, schema: ArrowSchema, retired: Collection[str] = ()) -> None:
-        """Adds the columns that a table of an earlier release lacks, unless its rows are found by one of them; it may
-        have those that are retired.
+        """Adds the columns that a table of an earlier release lacks, unless rows are identified by one of them; retired
+        columns are allowed.
 
         Raises:
             TableError: its columns are not these, or its rows do not say their cluster.
         """
         table = self.open()
         ours = Schema.from_arrow(schema).fields
-        found = {field.name: field.type for field in table.schema().fields if field.name not in retired}
+        types = {field.name: field.type for field in table.schema().fields if field.name not in retired}
         wanted = {field.name: field.type for field in ours}
         self.check_cluster(schema)
-        if unknown := [name for name in found if name not in wanted]:
+        if unknown := [name for name in types if name not in wanted]:
             raise TableError(
                 f"the table at {self._path} has columns that this release does not know ({', '.join(unknown)}): "
-                "another release wrote it, or it is another table; begin anew with other --tables, and everything is "
-                "read again"
+                "another release wrote it, or it is not a Fleetgauge table; use other --tables to read everything again"
             )
-        if wrong := [f"{name} as {_type_name(found[name])}" for name in found if found[name] != wanted[name]]:
-            raise TableError(f"the table at {self._path} is none of ours: it has {', '.join(wrong)}")
-        if missing := [field for field in ours if field.name not in found]:
+        if wrong := [f"{name} as {_type_name(types[name])}" for name in types if types[name] != wanted[name]]:
+            raise TableError(f"the table at {self._path} is not a Fleetgauge table: it has {', '.join(wrong)}")
+        if missing := [field for field in ours if field.name not in types]:
             table.alter.add_columns(missing)
 
     def set_properties(self, properties: Mapping[str, str]) -> None:
@@ -141,7 +140,7 @@ class TableLog:
             table.alter.set_table_properties(missing)
 
     def describe(self, layout: Layout) -> None:
-        """Gives a table of an earlier release the description and comments that it lacks; a commit for each."""
+        """Adds the description and comments that a table of an earlier release lacks; one commit each."""
         table = self.open()
         if layout.description is not None and table.metadata().description != layout.description:
             table.alter.set_table_description(layout.description)
@@ -151,52 +150,52 @@ class TableLog:
                 table.alter.set_column_metadata(column.name, {_COMMENT: comment})
 
     def check_cluster(self, schema: ArrowSchema) -> None:
-        """Raises TableError where the rows of the table do not say their cluster, which `schema` has."""
-        found = {field.name for field in self.open().schema().fields}
-        if _CLUSTER in schema.names and _CLUSTER not in found and found & set(schema.names):
+        """Raises TableError if the table's rows lack their cluster and `schema` has it."""
+        columns = {field.name for field in self.open().schema().fields}
+        if _CLUSTER in schema.names and _CLUSTER not in columns and columns & set(schema.names):
             raise TableError(
-                f"the table at {self._path} was written by an earlier release, whose rows do not say their cluster: "
-                "remove the directory given with --tables and run fleet run again, which reads everything anew from "
+                f"the table at {self._path} was written by an earlier release, whose rows have no cluster id: "
+                "remove the directory given with --tables and run fleet run again, which reads everything again from "
                 "--source"
             )
 
     def last_version(self, app_id: str) -> int:
-        """The last version of an application that is in the table; -1 when it never wrote."""
+        """Last version of an application in the table; -1 if it never wrote."""
         return _last_version(self.open(), app_id)
 
     def table_id(self) -> str:
-        """Tells it from a table that lay at its path before, or comes after it."""
+        """Id that differs from tables earlier or later at the same path."""
         return str(self.open().metadata().id)
 
     def version(self) -> int:
-        """Number of its last commit; -1 where there is no table."""
+        """Number of its last commit; -1 if the table does not exist."""
         return self.open().version() if self.exists() else -1
 
     def size(self) -> Size:
-        """As the log has it."""
+        """Size by the log."""
         files = self._files("size_bytes", "num_records")
         return Size(len(files), *(sum(file[name] or 0 for file in files) for name in ("size_bytes", "num_records")))
 
     def small_files(self, below_bytes: int) -> Counter[Any]:
-        """How many files smaller than that each `date` has; under None for a table that is not partitioned."""
+        """Number of files below a size for each `date`; under None for a table without partitions."""
         files = self._files("size_bytes", "partition")
         return Counter((file.get("partition") or {}).get(DATE) for file in files if file["size_bytes"] < below_bytes)
 
     def days(self) -> set[Any]:
-        """The days that a table partitioned by `date` has rows of."""
+        """Days with rows in a table partitioned by `date`."""
         return {file["partition"][DATE] for file in self._files("partition")}
 
     def _files(self, *columns: str) -> list[dict[str, Any]]:
         return _columns(self.open(), *columns).to_pylist() or []
 
     def rows(self, columns: list[str] | None = None, filters: Any = None) -> Table:
-        """Its rows, which are few, as a `pyarrow.Table`."""
+        """All rows, which must be few."""
         where = None if filters is None else pq.filters_to_expression(filters)
         rows = self.snapshot()
         return pa.Table.from_batches(rows.scan(columns, where), schema=rows.schema(columns))
 
     def append(self, rows: Table, transaction: Transaction | None) -> bool:
-        """Appends rows to a table that is there; False if the transaction or a later one has.
+        """Appends rows to an existing table; False if the transaction or a later one was committed before.
 
         Raises:
             CommitFailedError: another writer committed the same application meanwhile.
@@ -215,13 +214,13 @@ class TableLog:
         *,
         is_new: bool = True,
     ) -> int:
-        """Makes files that lie in the table's directory part of it, and others no part any more, all in one commit.
+        """Adds files in the table's directory to the table and removes others from it, in one commit.
 
         Args:
             add: files that were written.
             remove: paths of files, as `files` names them.
             transaction: of the batch; nothing changes if it or a later one is in the table.
-            is_new: False where files have the rows of those that are removed: readers of what is new pass over them.
+            is_new: False if the files have the rows of the removed ones, so that readers of new rows skip them.
 
         Returns:
             The rows that were added.
@@ -251,16 +250,16 @@ class TableLog:
         return sum(file.rows for file in added)
 
     def replace(self, rows: Any) -> int:
-        """Replaces all rows by those of a `pyarrow.Table` or `RecordBatchReader`; how many these are."""
+        """Replaces all rows by those of a `pyarrow.Table` or `RecordBatchReader`; returns their number."""
         write_deltalake(self.open(), rows, mode="overwrite")
         return self.size().rows
 
     def snapshot(self, schema: ArrowSchema | None = None) -> "Snapshot":
-        """The table as it is now, for tasks; see `Snapshot`."""
+        """The table as of now, for tasks; see `Snapshot`."""
         return Snapshot(self._path, self._options, self.open().version(), schema)
 
     def snapshot_before(self, transaction: Transaction, schema: ArrowSchema) -> "Snapshot":
-        """The table as it was before a transaction, which may not have been made yet."""
+        """The table before a transaction, which may not have been committed yet."""
         version = self.open().version()
         while version and _is_done(self._at(version), transaction):
             version -= 1
@@ -271,7 +270,7 @@ class TableLog:
             return DeltaTable(self._path, version=version, storage_options=self._options)
 
     def files(self) -> Table:
-        """One row a file: its `path`, and as `min.NAME` and `max.NAME` what it says of columns."""
+        """One row per file: its `path`, and the bounds of columns as `min.NAME` and `max.NAME`."""
         return pa.table(self.open().get_add_actions(flatten=True))
 
     def paths(self) -> list[str]:
@@ -283,12 +282,12 @@ class TableLog:
         self.open().delete(where)
 
     def vacuum(self, keep_hours: int) -> None:
-        """Removes files from the directory that are no part of the table, and have not been for so long [h]."""
+        """Deletes files from the directory that are not part of the table and have not been for so long [h]."""
         self.open().vacuum(keep_hours, dry_run=False, enforce_retention_duration=False, full=True)
 
 
 class Snapshot:
-    """A table as a commit left it; goes to Spark's executors.
+    """A table as of one commit; can be sent to Spark's executors.
 
     Args:
         path: a path or URI.
@@ -343,16 +342,16 @@ class Snapshot:
                     yield from group.scanner(schema=schema, columns=names, filter=where, use_threads=False).to_batches()
             else:  # which a filter does not know; delta-rs compacts to such
                 for rows in file.scanner(schema=schema, use_threads=False).to_batches():
-                    found = pa.Table.from_batches([rows])
-                    yield from (found if where is None else found.filter(where)).select(names).to_batches()
+                    table = pa.Table.from_batches([rows])
+                    yield from (table if where is None else table.filter(where)).select(names).to_batches()
 
     def schema(self, columns: Iterable[str] | None = None) -> ArrowSchema:
-        """Of the rows that `scan` gives."""
+        """Schema of the rows that `scan` yields."""
         schema = self._schema or self._open().schema
         return schema if columns is None else pa.schema([schema.field(name) for name in columns])
 
     def paths(self, where: Any = None) -> list[str]:
-        """Of the files that may have rows that meet a `pyarrow.compute.Expression`."""
+        """Paths of the files that may have rows that meet a `pyarrow.compute.Expression`."""
         return [file.path for file in self._open().get_fragments(where)]
 
     def _open(self) -> Any:
@@ -371,7 +370,7 @@ class Snapshot:
 
 
 def _rebounded(dataset: Any, files: Table) -> Any:
-    """The dataset, of which no file is passed over by bounds that it does not have.
+    """The dataset, changed so that no file is skipped by bounds that it does not have.
 
     Where the log has bounds of a column for some files alone, as of one that a release adds, delta-rs takes it for one
     without values in the others (`column >= null`). These keep their day, and what their footers say of row groups.
@@ -391,7 +390,7 @@ def _rebounded(dataset: Any, files: Table) -> Any:
 
 
 def _of_day(file: Any) -> Any:
-    """A file of a dataset without bounds."""
+    """A file of a dataset, without bounds."""
     day = get_partition_keys(file.partition_expression).get(DATE)
     condition = pc.scalar(True) if day is None else pc.field(DATE) == day
     return file.format.make_fragment(file.path, file.filesystem, partition_expression=condition)
@@ -399,7 +398,7 @@ def _of_day(file: Any) -> Any:
 
 @contextmanager
 def _read_of(path: str) -> Iterator[None]:
-    """Raises UnreadableTableError for what delta-rs, Arrow or the file system say of a table that cannot be read."""
+    """Raises UnreadableTableError for errors of delta-rs, Arrow or the file system about an unreadable table."""
     try:
         yield
     except MemoryError:
@@ -407,8 +406,8 @@ def _read_of(path: str) -> Iterator[None]:
     except (DeltaError, pa.ArrowException, OSError) as error:
         reason = first_line(error).rstrip(".")
         raise UnreadableTableError(
-            f"the table at {path} cannot be read: {reason}; if it is damaged, restore a backup, or have fleet run make "
-            "the tables again in an empty directory"
+            f"the table at {path} cannot be read: {reason}; if it is damaged, restore a backup, or run fleet run with "
+            "an empty --tables directory"
         ) from error
 
 
@@ -422,14 +421,14 @@ def _commented(column: Field, comments: Mapping[str, str]) -> Field:
 
 
 def _columns(table: DeltaTable, *columns: str) -> Table:
-    """What the log has of each file; a table without files or days lacks some of it."""
+    """Columns of the log for each file; a table without files or days lacks some."""
     actions = pa.table(table.get_add_actions())
     return actions.select([name for name in columns if name in actions.column_names])
 
 
 def _last_version(table: DeltaTable, app_id: str) -> int:
-    found = table.transaction_version(app_id)
-    return -1 if found is None else found
+    version = table.transaction_version(app_id)
+    return -1 if version is None else version
 
 
 def _is_done(table: DeltaTable, transaction: Transaction | None) -> bool:
@@ -437,15 +436,15 @@ def _is_done(table: DeltaTable, transaction: Transaction | None) -> bool:
 
 
 def _properties(transaction: Transaction | None, *, alone: bool = False) -> CommitProperties:
-    """Of a commit; `alone` has it fail if anything was committed meanwhile, which delta-rs would else look through for
-    conflicts: it does not see that compaction removed the same file.
+    """Properties of a commit; `alone` makes it fail after any concurrent commit, since delta-rs's own check for
+    conflicts misses compaction of the same file.
     """
     done = [AppTransaction(transaction.app_id, transaction.version)] if transaction else None
     return CommitProperties(app_transactions=done, max_commit_retries=0 if alone else None)
 
 
 def _type_name(kind: Any) -> str:
-    """As Delta's schemas have it.
+    """Name of a type in Delta's schemas.
 
     >>> _type_name(Schema.from_arrow(pa.schema([("a", pa.int64())])).fields[0].type)
     'long'

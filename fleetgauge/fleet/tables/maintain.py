@@ -1,4 +1,4 @@
-"""Compaction and retention: what keeps standing tables quick and bounded."""
+"""Compaction and retention, which keep the tables fast and bounded."""
 
 from bisect import bisect
 from collections import Counter
@@ -18,15 +18,15 @@ from fleetgauge.fleet.tables.log import Snapshot
 from fleetgauge.fleet.tables.store import Store
 
 SMALL_FILE_BYTES: Final = 64 * 1024 * 1024
-"""A day (or a table without days) with two files smaller than this is written anew."""
+"""A day (or a table without days) with two files below this size is rewritten."""
 
 _MAX_PARTS: Final = 500
-"""Files that are open at once."""
+"""Most files open at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upkeep:
-    """What was done to one table: files before and after, rows that were too old, and bytes that it has by now."""
+    """Result for one table: files before and after, deleted rows, and size in bytes."""
 
     files_before: int
     files: int
@@ -42,7 +42,7 @@ def maintain(
     stage: Callable[[str], None],
     keep_files_of: Collection[catalog.Table] = (),
 ) -> dict[str, Upkeep]:
-    """Deletes what is too old, compacts what lies in small files, and removes files that nothing needs any more.
+    """Deletes old rows, compacts small files, and removes files that are no longer needed.
 
     Tables of an earlier release get their descriptions and comments.
 
@@ -50,7 +50,7 @@ def maintain(
         store: the tables.
         keep_from: rows of earlier days, and clients last seen before that day, go; None keeps every row.
         vacuum_after_hours: age of files that were replaced, from which on they go [h].
-        stage: told what is being done.
+        stage: called with the current step.
         keep_files_of: tables whose replaced files are not removed, however old.
 
     Raises:
@@ -107,7 +107,7 @@ def _delete_old(store: Store, table: catalog.Table, keep_from: datetime) -> None
 
 
 def _compact(store: Store, table: catalog.Table, day: date | None) -> None:
-    """Writes the rows of a day (or of a table without days) anew, those of one client together.
+    """Rewrites the rows of a day (or of a table without days), with those of one client together.
 
     Of `windows`, to which each batch adds rows of the windows that it meets, these become one.
 
@@ -140,12 +140,12 @@ def _in_order(store: Store, table: catalog.Table, part: Table) -> Table:
 
 
 def _needed(store: Store, ledger: Table) -> Table:
-    """The last row of each file or partition, as later ones say all that earlier ones did; none of days that a landing
-    zone, as it was listed last, has no more.
+    """The last row of each file or partition, which covers the earlier ones; none for days that the latest listing of
+    the landing zone no longer has.
     """
     by, others = ["source", "app_id", "path"], ["batch_id", "begin", "end"]
     rows = ledger.sort_by([(name, "ascending") for name in (*by, "batch_id", "end")]).group_by(by, use_threads=False)
-    found = rows.aggregate([(name, "last") for name in others]).rename_columns([*by, *others])
+    last_rows = rows.aggregate([(name, "last") for name in others]).rename_columns([*by, *others])
     first_days: dict[str, str] = {}
     for row in store.rows(catalog.FOLDERS):
         day = row["folder"].partition("/")[0]
@@ -154,12 +154,12 @@ def _needed(store: Store, ledger: Table) -> Table:
     for source, day in first_days.items():
         path = pc.field("path")
         is_gone = (pc.field("source") == source) & (path >= f"{catalog.DATE}=") & (path < day)
-        found = found.filter(~is_gone)
-    return found.select(ledger.column_names)
+        last_rows = last_rows.filter(~is_gone)
+    return last_rows.select(ledger.column_names)
 
 
 def _parts(rows: Snapshot, table: catalog.Table, paths: list[str], scratch: Path, part_bytes: int) -> Iterator[Table]:
-    """The rows of files, divided by clients in their order: one part is held in memory, and each file is read once.
+    """Rows of files, divided by clients in order: one part is in memory at a time, and each file is read once.
 
     The ledger, of which one source may have nearly all rows, is divided by folders of the landing zone.
     """
@@ -187,14 +187,14 @@ def _parts(rows: Snapshot, table: catalog.Table, paths: list[str], scratch: Path
 
 
 def _bounds(rows: Snapshot, key: str, paths: list[str], part_bytes: int) -> list[str]:
-    """The values of the column that parts of about `part_bytes` begin with, but for the first."""
+    """Values of the column at which parts of about `part_bytes` begin, except the first."""
     counts: Counter[str] = Counter()
     for batch in rows.scan([key], paths=paths):
         values = batch.column(key).drop_null()
         if key == "path":  # a folder sorts before its files
             values = pc.replace_substring_regex(values, "/[^/]*$", "")
-        for found in pc.value_counts(values).to_pylist():
-            counts[found["values"]] += found["counts"]
+        for counted in pc.value_counts(values).to_pylist():
+            counts[counted["values"]] += counted["counts"]
     at_once = max(part_bytes // _row_bytes(rows, paths), counts.total() // _MAX_PARTS)
     bounds, waiting = [], 0
     for value in sorted(counts):
@@ -206,6 +206,6 @@ def _bounds(rows: Snapshot, key: str, paths: list[str], part_bytes: int) -> list
 
 
 def _row_bytes(rows: Snapshot, paths: list[str]) -> int:
-    """Of a row in Arrow's memory, as the first of them are."""
+    """Average size of a row in Arrow's memory, measured on the first rows."""
     first = next((batch for batch in rows.scan(paths=paths) if batch.num_rows), None)
     return 1 if first is None else max(1, first.nbytes // first.num_rows)

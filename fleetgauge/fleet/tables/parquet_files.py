@@ -1,4 +1,4 @@
-"""Rows to Parquet files of a Delta table, on whatever process has the rows.
+"""Writes rows to Parquet files of a Delta table, in any process.
 
 A file that lies in a table's directory is no part of the table before a commit says so (`TableLog.change`); until then
 it is what VACUUM removes. So a file has its name from the start, and whoever ends early, however hard, leaves nothing
@@ -33,7 +33,7 @@ _MIB: Final = 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileLimits:
-    """What bounds the files, and the memory of whoever writes them.
+    """Limits on the files, and on the memory of the process that writes them.
 
     Attributes:
         row_group_rows: rows that a row group begins to be written at.
@@ -57,7 +57,7 @@ DEFAULT_LIMITS: Final = FileLimits()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteFiles:
-    """Where and how whoever has rows of a table writes them; goes to Spark's executors.
+    """Location and form of a table's new files; can be sent to Spark's executors.
 
     Attributes:
         table: its name.
@@ -84,7 +84,7 @@ class WriteFiles:
         return FileWriter(self)
 
     def remove(self, files: Iterable[WrittenFile]) -> None:
-        """Removes files of the table that no commit names."""
+        """Deletes files of the table that no commit names."""
         directory = _directory(self.path, self.options)
         for file in files:
             if file.table == self.table:
@@ -92,7 +92,7 @@ class WriteFiles:
 
 
 class FileWriter:
-    """Writes rows into one file a day at a time; leaving its context removes every file that was not taken."""
+    """Writes rows into one file per day at a time; leaving the context deletes every file that was not taken."""
 
     def __init__(self, to: WriteFiles) -> None:
         self._to = to
@@ -116,7 +116,7 @@ class FileWriter:
             self._directory.remove(written.path)
 
     def write(self, batch: RecordBatch) -> None:
-        """Takes the rows of a batch, of the table's schema or all of them of `schemas.encoded` of it.
+        """Writes a batch, of the table's schema or all of it in the form of `schemas.encoded`.
 
         Raises:
             ValueError: it has other columns or types.
@@ -129,7 +129,7 @@ class FileWriter:
             self._write_groups(day)
 
     def write_table(self, rows: Table) -> None:
-        """Takes the rows of a table; see `write`."""
+        """Writes the rows of a table; see `write`."""
         for batch in rows.to_batches():
             self.write(batch)
 
@@ -143,7 +143,7 @@ class FileWriter:
             self._finish(day)
 
     def take_finished(self) -> list[WrittenFile]:
-        """The files that were finished since this was last called; they are the caller's from here on."""
+        """Files finished since the last call; the caller owns them now."""
         finished, self._finished = self._finished, []
         return finished
 
@@ -192,7 +192,7 @@ class FileWriter:
 
 
 class _OpenFile:
-    """One file, and the rows that wait for it; not on disk before its first row group."""
+    """One file and its waiting rows; not on disk before its first row group."""
 
     def __init__(self, directory: "_Directory", path: str, schema: Schema, statistics_of: Sequence[str]) -> None:
         self._directory = directory
@@ -208,7 +208,7 @@ class _OpenFile:
 
     @property
     def size_bytes(self) -> int:
-        """Of the row groups that are written [B]."""
+        """Size of the written row groups [B]."""
         return self._sink.tell() if self._sink else 0
 
     def add(self, rows: RecordBatch) -> None:
@@ -217,7 +217,7 @@ class _OpenFile:
         self.waiting_bytes += rows.nbytes
 
     def write_waiting(self, limits: FileLimits) -> None:
-        """As one row group, or more where they are many."""
+        """Writes waiting rows as one row group, or as several if they are many."""
         if not self.waiting_rows:
             return
         table = pa.Table.from_batches(self._waiting, schema=self._schema)
@@ -228,7 +228,7 @@ class _OpenFile:
         self._begun().write_table(table.unify_dictionaries(), row_group_size=rows)
 
     def finish(self, limits: FileLimits) -> tuple[Any, int]:
-        """Writes what waits, and the file's end; on disk for good when this returns. Its footer and size [B]."""
+        """Writes waiting rows and the end of the file, and syncs it to disk. Returns the footer and the size [B]."""
         self.write_waiting(limits)
         self._begun().close()
         size_bytes = self.size_bytes
@@ -261,16 +261,16 @@ class _OpenFile:
 
 
 class _Directory(Protocol):
-    """Where files of a table lie, by their paths below it."""
+    """Directory of a table's files, by their paths below it."""
 
     def create(self, path: str) -> Any:
-        """A new file, to be written to."""
+        """Opens a new file for writing."""
 
     def close(self, sink: Any, path: str) -> None:
-        """Ends it; it is on disk for good when this returns."""
+        """Closes a file; it is on disk permanently on return."""
 
     def remove(self, path: str) -> None:
-        """Removes it, if it is there."""
+        """Deletes a file, if it exists."""
 
 
 class _LocalDirectory:
@@ -293,7 +293,7 @@ class _LocalDirectory:
 
 
 class _ObjectStore:
-    """Reached as delta-rs reaches it."""
+    """An object store, reached with the same settings as by delta-rs."""
 
     def __init__(self, path: str, options: Mapping[str, str]) -> None:
         self._files = fs.PyFileSystem(DeltaStorageHandler(path, dict(options)))
@@ -315,12 +315,12 @@ def _directory(path: str, options: Mapping[str, str]) -> _Directory:
 
 
 def _by_day(batch: RecordBatch) -> Iterator[tuple[date | None, RecordBatch]]:
-    """The rows of each day, in their order and without their `date`."""
+    """Rows of each day, in their order and without `date`."""
     days = batch.column(DATE)
     rows = batch.drop_columns([DATE]).replace_schema_metadata(None)
-    found = pc.unique(days).to_pylist()
-    for day in found:
-        if len(found) == 1:
+    distinct = pc.unique(days).to_pylist()
+    for day in distinct:
+        if len(distinct) == 1:
             yield day, rows
         else:
             own = pc.is_null(days) if day is None else pc.equal(days, pa.scalar(day, pa.date32()))

@@ -1,4 +1,6 @@
-"""Paths of tables and landing zones: which are of this machine, and how delta-rs and pyarrow reach the others."""
+"""Paths of tables and landing zones: which are on this machine, and the settings with which delta-rs and pyarrow reach
+the others.
+"""
 
 import os
 import re
@@ -16,15 +18,15 @@ _S3: Final = {
     "endpoint": "aws_endpoint",
     "endpoint.region": "aws_region",
 }
-"""Settings of Hadoop's s3a that delta-rs has under other names."""
+"""Settings of Hadoop's s3a, with their names in delta-rs."""
 
 
 _S3_PARAMETERS: Final = ("region", "scheme", "endpoint_override")
-"""Of a landing zone's URI, as exporters take them."""
+"""Parameters of a landing zone's URI, the same as in exporters."""
 
 
 def qualified(path: str) -> str:
-    """A whole URI; what names no file system is a path of this machine.
+    """A complete URI; a text without file system is a path on this machine.
 
     >>> qualified("/var/./fleet/"), qualified("file:///var/fleet"), qualified("s3a://lake/fleet/")
     ('file:/var/fleet', 'file:/var/fleet', 's3a://lake/fleet')
@@ -34,7 +36,7 @@ def qualified(path: str) -> str:
 
 
 def local_path(path: str) -> Path | None:
-    """The whole path of what lies on this machine; None for a URI of another file system.
+    """The absolute path of a file on this machine; None for a URI of another file system.
 
     >>> local_path("file:///var/fleet"), local_path("s3a://lake/fleet")
     (PosixPath('/var/fleet'), None)
@@ -44,7 +46,7 @@ def local_path(path: str) -> Path | None:
 
 
 def plain_path(uri: str) -> str:
-    """A file of this machine without its scheme, which has one or three slashes as the library likes; else the URI.
+    """Path of a file on this machine without its scheme (libraries write one or three slashes); otherwise the URI.
 
     >>> plain_path("file:///tmp/a"), plain_path("file:/tmp/a"), plain_path("s3a://b/a")
     ('/tmp/a', '/tmp/a', 's3a://b/a')
@@ -53,7 +55,7 @@ def plain_path(uri: str) -> str:
 
 
 def storage_options(conf: Mapping[str, str]) -> dict[str, str]:
-    """What delta-rs is told of object stores beside the environment: the settings of s3a among those of Spark.
+    """Options of delta-rs for object stores, beside the environment: the settings of s3a among those of Spark.
 
     >>> storage_options({"spark.hadoop.fs.s3a.access.key": "me", "spark.hadoop.fs.s3a.path.style.access": "true"})
     {'aws_access_key_id': 'me', 'aws_virtual_hosted_style_request': 'false'}
@@ -68,20 +70,20 @@ def storage_options(conf: Mapping[str, str]) -> dict[str, str]:
 
 
 def is_s3(uri: str) -> bool:
-    """True for a URI as exporters (s3) or Spark (s3a) have it."""
+    """True for an S3 URI in the form of exporters (s3) or Spark (s3a)."""
     return uri.startswith(("s3://", "s3a://"))
 
 
 def check_s3(uri: str) -> None:
-    """Raises ValueError, with a reason that does not quote it, for a landing zone's URI in S3 that is not taken."""
+    """Raises ValueError for a landing zone's URI in S3 that is not supported; the reason does not quote the URI."""
     bucket = uri.partition("://")[2].partition("/")[0].partition("?")[0]
     if "@" in bucket or ":" in bucket:  # tables and messages have the URI
         raise ValueError(
-            "no credentials in the URI: give them as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or as --conf "
+            "credentials are not taken from the URI: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or --conf "
             "spark.hadoop.fs.s3a.access.key=... and secret.key=..."
         )
     if not bucket:
-        raise ValueError("s3://bucket/path has a bucket")
+        raise ValueError("the bucket is missing: use s3://bucket/path")
     if unknown := dict(parse_qsl(urlsplit(uri).query)).keys() - set(_S3_PARAMETERS):
         raise ValueError(
             f"the parameters of such a URI are {', '.join(_S3_PARAMETERS)}, not {', '.join(sorted(unknown))}"
@@ -98,7 +100,7 @@ def without_parameters(source: str) -> str:
 
 
 def s3_arguments(uri: str, options: Mapping[str, str]) -> dict[str, Any]:
-    """What `pyarrow.fs.S3FileSystem` is told beside the environment: parameters of a URI, then `storage_options`.
+    """Arguments of `pyarrow.fs.S3FileSystem` beside the environment: parameters of a URI, then `storage_options`.
 
     >>> s3_arguments("s3://lake/pushes?region=eu-west-1", {"aws_endpoint": "127.0.0.1:9000"})
     {'endpoint_override': '127.0.0.1:9000', 'region': 'eu-west-1'}

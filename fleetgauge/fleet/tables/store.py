@@ -1,4 +1,4 @@
-"""The standing tables under one root, made by their first rows."""
+"""The tables under one root; each is created by its first rows."""
 
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping
@@ -14,7 +14,7 @@ from fleetgauge.fleet.tables.written_file import DATE, WrittenFile
 
 
 class Store:
-    """Reads and writes them; a table of an earlier release gets the columns that it lacks when it is first used.
+    """Reads and writes tables; a table of an earlier release gets missing columns when it is first used.
 
     Args:
         root: a whole URI.
@@ -32,11 +32,11 @@ class Store:
         self._logs: dict[str, TableLog] = {}
 
     def log(self, table: Table) -> TableLog:
-        """Its log."""
+        """Log of a table."""
         return self._logs.setdefault(table.name, TableLog(table.path(self.root), self._options))
 
     def has(self, table: Table) -> bool:
-        """True if it was made.
+        """True if the table exists.
 
         Raises:
             TableError: at its path is another table, or one of another release.
@@ -49,31 +49,33 @@ class Store:
         return table.name in self._known
 
     def make(self, table: Table) -> TableLog:
-        """Makes it, with no rows, where it is not there."""
+        """Creates a table without rows, if it does not exist."""
         log = self.log(table)
         if not self.has(table):
             log.create(table.schema, table.layout)
         return log
 
     def snapshot(self, table: Table) -> Snapshot:
-        """It as it is now, for tasks; made where it is not there."""
+        """The table as of now, for tasks; created if missing."""
         return self.make(table).snapshot(table.schema)
 
     def files(self, table: Table, days: Container[date] | None = None) -> list[dict[str, Any]]:
-        """Its files, as `TableLog.files` has them; those of some days, if it is partitioned by days."""
-        found: list[dict[str, Any]] = self.make(table).files().to_pylist()
-        return found if days is None else [file for file in found if file[f"partition.{DATE}"] in days]
+        """Files of a table, as in `TableLog.files`; only those of some days, if it is partitioned by days."""
+        files: list[dict[str, Any]] = self.make(table).files().to_pylist()
+        return files if days is None else [file for file in files if file[f"partition.{DATE}"] in days]
 
     def rows(self, table: Table, filters: Any = None) -> list[dict[str, Any]]:
-        """Its rows, which are few; none where it is not there."""
+        """All rows of a table, which must be few; none if it does not exist."""
         return self.log(table).rows(filters=filters).to_pylist() if self.has(table) else []
 
     def last_version(self, table: Table, app_id: str) -> int:
-        """The last transaction of an application that is in the table; -1 when it never wrote."""
+        """Last transaction of an application in the table; -1 if it never wrote."""
         return self.log(table).last_version(app_id) if self.has(table) else -1
 
     def files_of(self, table: Table) -> WriteFiles:
-        """What tasks write its rows with; `change` makes the files part of the table, which it makes if need be."""
+        """Settings with which tasks write a table's files; `change` adds the files to the table, and creates it if
+        missing.
+        """
         self.make(table)
         return WriteFiles(
             table=table.name,
@@ -91,17 +93,17 @@ class Store:
         remove: Iterable[str] = (),
         transaction: Transaction | None = None,
     ) -> None:
-        """Makes files part of it, and others no part any more, in one commit; see `TableLog.change`."""
+        """Adds files to a table and removes others from it, in one commit; see `TableLog.change`."""
         own = [file for file in add if file.table == table.name]
         self.rows_written[table.name] += self.make(table).change(own, remove, transaction)
 
     def append_rows(
         self, table: Table, rows: Iterable[Mapping[str, Any]], transaction: Transaction | None = None
     ) -> bool:
-        """Appends few rows; False if the transaction has. What a row does not give is null."""
-        found = pa.Table.from_pylist(list(rows), schema=table.schema)
-        appended = self.make(table).append(found, transaction)
-        self.rows_written[table.name] += found.num_rows if appended else 0
+        """Appends a few rows; False if the transaction was committed before. Columns that a row lacks are null."""
+        table_rows = pa.Table.from_pylist(list(rows), schema=table.schema)
+        appended = self.make(table).append(table_rows, transaction)
+        self.rows_written[table.name] += table_rows.num_rows if appended else 0
         return appended
 
     def replace(self, table: Table, rows: ArrowTable) -> None:

@@ -1,16 +1,16 @@
-"""A data file of a table, as whoever wrote it describes it to whoever commits it."""
+"""Description of a table's data file, passed from the process that wrote it to the one that commits it."""
 
 from dataclasses import dataclass
 from datetime import date
 from typing import Final
 
 DATE: Final = "date"
-"""The column that a table is partitioned by: its values are in the log and in names of directories, not in files."""
+"""Column that a table is partitioned by; its values are in the log and in directory names, not in files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenFile:
-    """A finished file, which is on disk for good; a row of `fleet.schemas.FILES`.
+    """A finished file, permanently on disk; a row of `fleet.schemas.FILES`.
 
     Attributes:
         table: its table's name.

@@ -1,1 +1,1 @@
-"""Tables of a run as text, JSON and CSV."""
+"""The fleet's tables as text, JSON and CSV."""

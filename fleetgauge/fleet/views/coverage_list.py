@@ -19,7 +19,7 @@ def print_coverage(console: Console, rows: Sequence[Row]) -> None:
     about; `(group offsets)` where some are judged by samples of their groups alone, `(gateway)` by their traffic alone.
     """
     if not rows:
-        print_line(console, "No client is known: fleet run finds none.")
+        print_line(console, "There are no clients: fleet run has read none.")
         return
     libraries = dict.fromkeys(row["library"] for row in rows)
     verdicts = dict.fromkeys(row["verdict"] for row in rows)
@@ -30,7 +30,9 @@ def print_coverage(console: Console, rows: Sequence[Row]) -> None:
 
 
 def cell(rows: Sequence[Row], verdict: str, library: str) -> str | None:
-    """Of a verdict and a library: see `print_coverage`; None where no client has a role that it is about."""
+    """Cell for a verdict and a library, as in `print_coverage`; None if no client has a role that the verdict is
+    about.
+    """
     own = [row for row in rows if (row["verdict"], row["library"]) == (verdict, library)]
     if not own:
         return None
@@ -42,9 +44,9 @@ def cell(rows: Sequence[Row], verdict: str, library: str) -> str | None:
 
 
 def reasons(rows: Sequence[Row]) -> dict[str, list[str]]:
-    """For each reason the verdicts that cannot be given for it."""
-    found: dict[str, list[str]] = {}
+    """For each reason, the verdicts that it prevents."""
+    verdicts_by_reason: dict[str, list[str]] = {}
     for row in rows:
-        if not row["judged"] and row["verdict"] not in (names := found.setdefault(row["why_not"], [])):
+        if not row["judged"] and row["verdict"] not in (names := verdicts_by_reason.setdefault(row["why_not"], [])):
             names.append(row["verdict"])
-    return found
+    return verdicts_by_reason

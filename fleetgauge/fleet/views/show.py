@@ -1,4 +1,4 @@
-"""`fleet show`: rows of a standing table, read by delta-rs in this process, without Spark."""
+"""`fleet show`: rows of a table, read by delta-rs in this process, without Spark."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -28,22 +28,22 @@ _HIDDEN: Final = frozenset(
         "series",
     }
 )
-"""Columns that a terminal does not show unless they are chosen; files and streams have them."""
+"""Columns that a terminal shows only if chosen; files and streams have them."""
 
 _LEAST: Final = (
     "date", "window_s", "unit", "dialect", "group_member_id", "client_software_version", "client_software_name",
     "gap", "covers_gap", "unknown", "principal", "cluster_id",
 )  # fmt: skip
-"""Columns that a narrow terminal leaves out first; then come others, from the right, but for the first `_KEPT`."""
+"""Columns that a narrow terminal leaves out first, followed by others from the right, except the first `_KEPT`."""
 
 _KEPT: Final = 3
 _UNKNOWN: Final = "unknown"
-"""The column with the names of measures that the library of a row's client never sends."""
+"""Column with the names of measures that the library of a row's client never sends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShowRequest:
-    """Which rows, and as what.
+    """Selection and output of rows.
 
     Attributes:
         table: its name.
@@ -72,17 +72,17 @@ def show(request: ShowRequest, out: TextIO) -> None:
     Raises:
         FleetError: there is no such table, it has no column that was asked about, or it cannot be read.
     """
-    found = Fleet(request.tables, request.conf).chosen(request.table, request.selection, request.group_id)
-    schema = found.table.schema
+    chosen = Fleet(request.tables, request.conf).chosen(request.table, request.selection, request.group_id)
+    schema = chosen.table.schema
     if request.to.form is Format.TABLE:
-        form = text_form(found.table, request.to.columns)
+        form = text_form(chosen.table, request.to.columns)
         needed = {*form.columns, *(key.column for key in form.order), _UNKNOWN}
         read = pa.schema([each for each in schema if each.name in needed])
-        latest = found.latest(request.to.limit).batches(read.names)
+        latest = chosen.latest(request.to.limit).batches(read.names)
         first, _ = take_first(Rows(schema=read, batches=latest), form, request.to.limit)
-        print_table(out, first, found.count(), form=form)
+        print_table(out, first, chosen.count(), form=form)
     else:
-        write_rows(Rows(schema=schema, batches=found.batches()), request.to, out)
+        write_rows(Rows(schema=schema, batches=chosen.batches()), request.to, out)
 
 
 def text_form(table: catalog.Table, wanted: str | None = None) -> TableForm:
@@ -103,7 +103,7 @@ def text_form(table: catalog.Table, wanted: str | None = None) -> TableForm:
 
 
 def _sent(name: str, kind: Any) -> Text:
-    """A value as text; `not sent` for what the row's `unknown` names, which its library never sends."""
+    """A value as text; `not sent` for a measure in the row's `unknown`, which its library never sends."""
     text = _text(name, kind)
     return lambda row: "not sent" if name in (row.get(_UNKNOWN) or ()) else text(row)
 

@@ -1,4 +1,4 @@
-"""`fleet verdicts`: the rows of the standing table, and coverage."""
+"""`fleet verdicts`: rows of the table `verdicts`, and coverage."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ from fleetgauge.verdicts.coverage import COLUMNS, coverage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerdictsRequest:
-    """Which verdicts, and as what.
+    """Selection and output of verdicts.
 
     Attributes:
         tables: root of the tables.
@@ -63,7 +63,7 @@ _CHOSEN: Final = TableForm(
         "cluster id": lambda row: row["cluster_id"],
     },
 )
-"""The columns that `--columns` may choose: a table of them has one row per verdict in place of the list."""
+"""Columns that `--columns` may choose; then the output is a table with one row per verdict instead of the list."""
 
 _COVERAGE: Final = TableForm(
     columns={
@@ -118,7 +118,8 @@ def show_verdicts(request: VerdictsRequest, out: TextIO) -> set[str]:
 
 
 def show_coverage(request: VerdictsRequest, out: TextIO) -> None:
-    """Writes which verdicts can be given for which clients; a terminal shows libraries as columns, and reasons once.
+    """Writes the verdicts that can be given for each kind of client; a terminal shows libraries as columns, and each
+    reason once.
 
     Raises:
         FleetError: see `show_verdicts`.

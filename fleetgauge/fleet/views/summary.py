@@ -1,4 +1,4 @@
-"""What a run or an upkeep did, for an operator's eyes or as one JSON object for machines."""
+"""Results of a run or of maintenance, for an operator or as one JSON object."""
 
 from collections.abc import Mapping
 from typing import Any, TextIO
@@ -15,7 +15,7 @@ from fleetgauge.terminal.text import printable
 
 
 def run_as_json(report: RunReport) -> dict[str, Any]:
-    """The report as one object."""
+    """Report of a run as one object."""
     return {
         "source": report.source,
         "tables": report.tables,
@@ -37,10 +37,10 @@ def run_as_json(report: RunReport) -> dict[str, Any]:
 
 
 def print_run(out: TextIO, report: RunReport) -> None:
-    """A few lines, and a table of tables."""
+    """Prints a few lines, and one table row per table."""
     console = Console(file=out, highlight=False, soft_wrap=True)
     if not report.is_news:
-        judged = "; the verdicts were given anew, by other rules than before" if report.is_judged_anew else ""
+        judged = "; the verdicts were evaluated again, with other rules than before" if report.is_judged_anew else ""
         console.print(Text(printable(f"nothing new in {report.source}{judged}")))
     else:
         console.print(Text(_headline(report)))
@@ -55,13 +55,15 @@ def print_run(out: TextIO, report: RunReport) -> None:
         console.print(
             Text(
                 printable(
-                    f"{len(report.changed):,} files have changed since they were read, {report.changed[0]} among them: "
-                    "what is new in them is not read; give such files new names"
+                    f"{len(report.changed):,} files changed after they were read, for example {report.changed[0]}: "
+                    "the changes are not read; write new data to files with new names"
                 )
             )
         )
     if report.lost:
-        console.print(Text(f"lost {report.lost:,}: retention took these records from the topic before they were read"))
+        console.print(
+            Text(f"lost {report.lost:,}: retention deleted these records from the topic before they were read")
+        )
 
 
 def _headline(report: RunReport) -> str:
@@ -82,7 +84,7 @@ def _headline(report: RunReport) -> str:
 
 
 def _counted(count: int, what: str) -> str:
-    """A number of things.
+    """A number with its noun.
 
     >>> _counted(1, "batch"), _counted(2_000, "push"), _counted(0, "day")
     ('1 batch', '2,000 pushes', '0 days')
@@ -93,7 +95,7 @@ def _counted(count: int, what: str) -> str:
 
 
 def upkeep_as_json(done: Mapping[str, Upkeep]) -> dict[str, Any]:
-    """Of every table: files before and after, bytes, and rows deleted."""
+    """Result for every table: files before and after, bytes, and deleted rows."""
     return {
         name: {
             "files_before": each.files_before,
@@ -106,7 +108,7 @@ def upkeep_as_json(done: Mapping[str, Upkeep]) -> dict[str, Any]:
 
 
 def print_upkeep(out: TextIO, done: Mapping[str, Upkeep]) -> None:
-    """A table of tables."""
+    """Prints one table row per table."""
     rows = {
         name: (f"{each.files_before:,}", f"{each.files:,}", decimal(each.size_bytes), f"{each.deleted:,}")
         for name, each in done.items()

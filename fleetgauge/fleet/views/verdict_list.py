@@ -1,4 +1,4 @@
-"""The ranked list of verdicts in a terminal: causes with what to do, their consequences folded under them."""
+"""Ranked list of verdicts in a terminal: causes with actions, and the consequences of each."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -20,14 +20,14 @@ _STYLES: Final = {"critical": "bold red", "warning": "yellow", "info": "cyan"}
 
 @dataclass(slots=True)
 class Cause:
-    """A verdict that no other one listed explains, and those that it explains, directly or not."""
+    """A verdict that no other listed one explains, with the verdicts that it explains, directly or indirectly."""
 
     row: Row
     explains: list[Row] = field(default_factory=list)
 
 
 def folded(rows: Sequence[Row]) -> list[Cause]:
-    """Rows of VERDICTS, best rank first, as causes in the same order; a cause that is not among them counts as none."""
+    """Causes from rows of VERDICTS, best rank first; a row whose cause is not among them is itself a cause."""
     by_reference: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         by_reference.setdefault((row["cluster_id"], reference(row)), []).append(row)
@@ -39,19 +39,19 @@ def folded(rows: Sequence[Row]) -> list[Cause]:
             if (cause := next((each for each in known if _overlap(each, root)), None)) is None:
                 break
             root = cause
-        found = causes.setdefault(id(root), Cause(root))
+        listed = causes.setdefault(id(root), Cause(root))
         if root is not row:
-            found.explains.append(row)
+            listed.explains.append(row)
     return [causes[id(row)] for row in rows if id(row) in causes]
 
 
 def reference(row: Row) -> str:
-    """What `caused_by` names a row by."""
+    """Key under which `caused_by` names a row."""
     return f"{row['verdict']}:{row['subject_kind']}:{row['subject']}"
 
 
 _SLACK: Final = timedelta(minutes=10)
-"""The judge lets a consequence be seen so long before its cause."""
+"""The judge allows a consequence to start this long before its cause."""
 
 
 def _overlap(one: Row, other: Row) -> bool:
@@ -62,7 +62,7 @@ def _overlap(one: Row, other: Row) -> bool:
 def print_list(
     console: Console, rows: Sequence[Row], judged: Judged, *, limit: int, shows_all: bool, wanted: str = ""
 ) -> None:
-    """Prints open verdicts with what to do, then the cleared ones, as wide as the console at most.
+    """Prints open verdicts with their actions, then the cleared ones, at most as wide as the console.
 
     Args:
         console: where to.
@@ -93,7 +93,7 @@ def print_list(
 
 
 def print_cause(console: Console, rank: int, cause: Cause, *, several: bool, shows_all: bool) -> None:
-    """Prints one cause; `several` names its cluster, `shows_all` lists what it explains."""
+    """Prints one cause; `several` adds its cluster, `shows_all` lists its consequences."""
     row = cause.row
     is_open = row["state"] == "open"
     style = _STYLES.get(row["severity"], "") if is_open else "dim"
@@ -121,14 +121,14 @@ def print_cause(console: Console, rank: int, cause: Cause, *, several: bool, sho
 
 
 def subject_text(row: Row) -> str:
-    """What a row is about; of an instance also its client id."""
+    """Subject of a row; for an instance also its client id."""
     own = f"{row['subject_kind']} {row['subject']}"
     is_instance = row["subject_kind"] == "instance" and row["client_id"] is not None
     return f"{own} of {row['client_id']}" if is_instance else own
 
 
 def time_of(row: Row) -> str:
-    """Since when it is so, or from when to when it was."""
+    """Time since the verdict opened, or its begin and end."""
     begin, end = row["opened_at"], row["cleared_at"] or row["last_seen_at"]
     lasted = duration_text(end - begin)
     return (
@@ -137,7 +137,7 @@ def time_of(row: Row) -> str:
 
 
 def duration_text(duration: timedelta) -> str:
-    """To two figures or so.
+    """A duration with about two significant digits.
 
     >>> duration_text(timedelta(minutes=95)), duration_text(timedelta(hours=50))
     ('95 min', '50 h')
@@ -151,6 +151,6 @@ def duration_text(duration: timedelta) -> str:
 
 
 def print_line(console: Console, text: str, indent: int = 0, style: str = "") -> None:
-    """A text that is folded between words, and indented."""
+    """Prints a text wrapped between words and indented."""
     for line in Text(printable(text), style=style).wrap(console, max(console.width - indent, 20)):
         console.print(Text(" " * indent).append(line))

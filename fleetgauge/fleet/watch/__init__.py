@@ -1,1 +1,1 @@
-"""The standing watch: tables that are kept up to date, and verdicts that are delivered as they open and clear."""
+"""The watch: keeps the tables up to date, and delivers verdicts when they open, change and clear."""

@@ -1,4 +1,4 @@
-"""What changed in the table `verdicts` since it was delivered: verdicts that opened, got worse or better, or cleared.
+"""Changes of the table `verdicts` since the last delivery: verdicts that opened, got worse or better, or cleared.
 
 Rows are those of the table as JSON has them (`fleet.report.cells.json_lines`), whose times compare as text.
 """
@@ -14,7 +14,7 @@ Row: TypeAlias = Mapping[str, Any]
 
 
 class Kind(StrEnum):
-    """What happened to a verdict."""
+    """Kind of change of a verdict."""
 
     OPENED = "opened"
     SEVERITY = "severity"
@@ -29,7 +29,7 @@ class Change:
         kind: what happened.
         id: of the verdict, the same in all its changes and whenever one is delivered again.
         row: the verdict as it is now.
-        before: as it was delivered last; None where it was not.
+        before: the verdict as last delivered; None if it was not.
     """
 
     kind: Kind
@@ -38,53 +38,53 @@ class Change:
     before: Row | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """As destinations get it."""
+        """JSON form that destinations receive."""
         return {"id": self.id, "change": self.kind.value, **self.row}
 
 
 def verdict_id(row: Row) -> str:
-    """Of the verdict, its subject, and when it began."""
+    """Id from the verdict, its subject and its begin."""
     return sha256(json.dumps([*_key(row), row["opened_at"]]).encode()).hexdigest()[:32]
 
 
 def changes(
     rows: Sequence[Row], delivered: Mapping[str, Row], *, since: str, now: str, consequences: bool = False
 ) -> list[Change]:
-    """What a destination does not know yet, in the order of `rows`.
+    """Changes that a destination has not received, in the order of `rows`.
 
     Args:
         rows: of the table.
-        delivered: by their ids the verdicts that it got, as they were then.
-        since: verdicts that were seen last before then are old news, unless it knows them.
+        delivered: verdicts delivered before, by id, in the state of delivery.
+        since: verdicts last seen before this time are skipped, unless they were delivered.
         now: when a verdict clears that the table has no more.
-        consequences: also verdicts that another one explains.
+        consequences: include verdicts that another one explains.
     """
     own = {verdict_id(row): row for row in rows}
     moved = {known_as: before for known_as, before in delivered.items() if known_as not in own}
-    found = []
+    result = []
     for known_as, row in own.items():
         if known_as not in delivered:
             # Late pushes may have moved its beginning: it is still the one that was delivered.
             known_as = next((each for each, before in moved.items() if _is_same(before, row)), known_as)
             moved.pop(known_as, None)
         if change := _change(known_as, row, delivered.get(known_as), since, consequences):
-            found.append(change)
+            result.append(change)
     for known_as, before in moved.items():
         if before["state"] == "open":
             row = {**before, "state": "cleared", "cleared_at": now}
-            found.append(Change(kind=Kind.CLEARED, id=known_as, row=row, before=before))
-    return found
+            result.append(Change(kind=Kind.CLEARED, id=known_as, row=row, before=before))
+    return result
 
 
 def forgotten(rows: Sequence[Row], delivered: Mapping[str, Row]) -> set[str]:
-    """The ids of those delivered that are over and that the table has no more."""
-    standing: dict[tuple[Any, ...], list[Row]] = {}
+    """Ids of delivered verdicts that are over and no longer in the table."""
+    in_table: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
-        standing.setdefault(tuple(_key(row)), []).append(row)
+        in_table.setdefault(tuple(_key(row)), []).append(row)
     return {
         name
         for name, before in delivered.items()
-        if before["state"] != "open" and not any(_is_same(before, row) for row in standing.get(tuple(_key(before)), ()))
+        if before["state"] != "open" and not any(_is_same(before, row) for row in in_table.get(tuple(_key(before)), ()))
     }
 
 
@@ -104,13 +104,13 @@ def _change(known_as: str, row: Row, before: Row | None, since: str, consequence
 
 
 def _key(row: Row) -> list[Any]:
-    """Names what the verdict is about; of two principals, instances may share an id."""
+    """Key of a verdict's subject, with the principal: instances of two principals may share an id."""
     of_instance = row["principal"] if row["subject_kind"] == "instance" else None
     return [row["verdict"], row["subject_kind"], row["subject"], row["cluster_id"], of_instance]
 
 
 def _is_same(before: Row, row: Row) -> bool:
-    """True for the same subject at a time that overlaps."""
+    """True for the same subject at an overlapping time."""
     begins_before_end = row["opened_at"] <= before["last_seen_at"]
     ends_after_begin = row["cleared_at"] is None or row["cleared_at"] >= before["opened_at"]
     return _key(before) == _key(row) and begins_before_end and ends_after_begin

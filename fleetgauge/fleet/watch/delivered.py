@@ -1,4 +1,4 @@
-"""What each destination got: the table `delivered`, written after each delivery."""
+"""Verdicts delivered to each destination: the table `delivered`, written after each delivery."""
 
 import json
 from collections.abc import Sequence
@@ -16,16 +16,16 @@ from fleetgauge.fleet.watch.changes import Change, Row, forgotten
 from fleetgauge.fleet.watch.http import DeliveryError
 
 _SINCE = ""
-"""Stands for an id in the row that says from when on a destination gets verdicts."""
+"""Stands for the id in a row with the time from which a destination receives verdicts."""
 
 
 class Delivered:
-    """The verdicts that one destination got, as they were then.
+    """Verdicts delivered to one destination, in the state of delivery.
 
     Args:
         store: the tables.
         destination: its name.
-        since: verdicts that were seen last before then are old news, for a destination that is new.
+        since: for a new destination, verdicts last seen before this time are skipped.
         writing: held while the table is written, which other destinations share.
     """
 
@@ -44,33 +44,33 @@ class Delivered:
 
     @property
     def since(self) -> str:
-        """As rows have times."""
+        """Time in the form of rows."""
         return text_of(self._since)
 
     @property
     def open(self) -> dict[str, Row]:
-        """Those that it got and that have not cleared."""
+        """Delivered verdicts that have not cleared."""
         return {name: row for name, row in self.rows.items() if row["state"] == "open"}
 
     def begin(self) -> None:
-        """Notes since when a new destination gets verdicts; see `take`."""
+        """Records the time from which a new destination receives verdicts; see `take`."""
         if self._is_new:
             self.take((), self._since)
 
-    def take(self, changes: Sequence[Change], at: datetime, standing: Sequence[Row] | None = None) -> None:
-        """Notes what it has got.
+    def take(self, changes: Sequence[Change], at: datetime, rows_of_table: Sequence[Row] | None = None) -> None:
+        """Records a delivery.
 
         Args:
-            changes: what it got now.
+            changes: delivered now.
             at: when.
-            standing: the rows of the table `verdicts`; what is over and no more among them is forgotten.
+            rows_of_table: the rows of the table `verdicts`; delivered verdicts that are over and not in it are removed.
 
         Raises:
             DeliveryError: that cannot be written down, so that it is delivered again.
         """
         rows = self.rows | {change.id: change.row for change in changes}
         times = self._times | dict.fromkeys((change.id for change in changes), at)
-        gone = set() if standing is None else forgotten(standing, rows)
+        gone = set() if rows_of_table is None else forgotten(rows_of_table, rows)
         rows = {name: row for name, row in rows.items() if name not in gone}
         own = [self._row(name, json.dumps(row), times[name]) for name, row in rows.items()]
         try:
@@ -79,7 +79,7 @@ class Delivered:
                 every = [*others, self._row(_SINCE, None, self._since), *own]
                 self._store.replace(catalog.DELIVERED, pa.Table.from_pylist(every, schema=catalog.DELIVERED.schema))
         except (TableError, DeltaError, OSError) as error:
-            raise DeliveryError(f"what it got cannot be written down: {' '.join(str(error).split())}") from error
+            raise DeliveryError(f"the delivery cannot be recorded: {' '.join(str(error).split())}") from error
         self.rows, self._times, self._is_new = rows, {name: times[name] for name in rows}, False
 
     def _row(self, name: str, verdict: str | None, at: datetime) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Where changes of verdicts are delivered: stdout, a webhook, Alertmanager. A Kafka topic is in `fleet.watch.topic`."""
+"""Destinations for changes of verdicts: stdout, a webhook, Alertmanager. A Kafka topic is in `fleet.watch.topic`."""
 
 import json
 import re
@@ -19,30 +19,30 @@ _WORDS: Final = {Kind.OPENED: "OPEN", Kind.SEVERITY: "NOW", Kind.CLEARED: "CLEAR
 
 
 class Destination(Protocol):
-    """Gets changes of verdicts."""
+    """Receives changes of verdicts."""
 
     @property
     def name(self) -> str:
-        """The same at each start, and another for each destination; without what may be secret."""
+        """Name that is the same at each start and different for each destination; without secrets."""
 
     @property
     def repeats(self) -> bool:
-        """True if it forgets verdicts that it does not get again and again."""
+        """True if the destination forgets verdicts that are not repeated."""
 
     def deliver(self, changes: Sequence[Change], at: datetime) -> None:
-        """Comes back once all are taken.
+        """Delivers changes; returns once all are accepted.
 
         Raises:
             DeliveryError: they are not, or not all; they are delivered again.
         """
 
     def repeat(self, rows: Mapping[str, Row], at: datetime) -> None:
-        """Gets the verdicts that are open again, by their ids; see `deliver`."""
+        """Repeats open verdicts, by their ids; see `deliver`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToStdout:
-    """A line a change, or one JSON object."""
+    """Prints one line per change, or one JSON object."""
 
     out: TextIO
     is_json: bool
@@ -61,7 +61,7 @@ class ToStdout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToWebhook:
-    """`POST {"verdicts": [...]}`."""
+    """Sends `POST {"verdicts": [...]}`."""
 
     endpoint: Endpoint
     repeats: bool = False
@@ -80,17 +80,19 @@ class ToWebhook:
 
 
 _LASTS: Final = timedelta(minutes=10)
-"""For how long Alertmanager takes an alert for open that is not repeated: a start of Spark or a few failures fit in."""
+"""Time that Alertmanager keeps an alert open without repetition: long enough for a start of Spark or a few failures."""
 
 LINKED: Final = ("verdict", "subject_kind", "subject", "cluster_id", "principal", "client_id", "group_id", "node_id")
-"""What a link of alerts may name in braces, beside `id`."""
+"""Names that a link in alerts may use in braces, besides `id`."""
 
 
 def check_link(option: str, template: str) -> None:
-    """Raises FleetError where that is no URL, or names something else in braces."""
+    """Raises FleetError if the template is not a URL, or uses another name in braces."""
     named = re.findall(r"\{(\w*)\}", template)
     if not template.startswith(("http://", "https://")) or {*named} - {*LINKED, "id"}:
-        raise FleetError(f"{option} is no URL with any of {{id}}, {', '.join(f'{{{each}}}' for each in LINKED)} in it")
+        raise FleetError(
+            f"{option} has to be a URL with any of {{id}}, {', '.join(f'{{{each}}}' for each in LINKED)} in it"
+        )
 
 
 _LABELS: Final = ("severity", "cluster_id", "subject_kind", "subject", "principal", "client_id", "group_id", "node_id")
@@ -99,7 +101,7 @@ _ANNOTATIONS: Final = ("action", "side", "caused_by")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToAlertmanager:
-    """`POST /api/v2/alerts` (https://github.com/prometheus/alertmanager, api/v2/openapi.yaml, postableAlerts).
+    """Sends `POST /api/v2/alerts` (https://github.com/prometheus/alertmanager, api/v2/openapi.yaml, postableAlerts).
 
     An alert is told from others by its labels, so that they stay those of its opening. It is resolved once its
     `endsAt` has passed, and open as long as it is given another.
@@ -119,25 +121,25 @@ class ToAlertmanager:
 
     def deliver(self, changes: Sequence[Change], at: datetime) -> None:
         """See `Destination`."""
-        found = []
+        alerts = []
         for change in changes:
             before = change.before
             if change.kind is Kind.SEVERITY and before is not None:
-                found.append(self._alert(change.id, before, before, text_of(at)))  # another label is another alert
-                found.append(self._alert(change.id, change.row, change.row, text_of(at + _LASTS)))
+                alerts.append(self._alert(change.id, before, before, text_of(at)))  # another label is another alert
+                alerts.append(self._alert(change.id, change.row, change.row, text_of(at + _LASTS)))
             else:
                 ends = change.row["cleared_at"] or text_of(at + _LASTS)
-                found.append(self._alert(change.id, before or change.row, change.row, ends))
-        self.endpoint.post(found)
+                alerts.append(self._alert(change.id, before or change.row, change.row, ends))
+        self.endpoint.post(alerts)
 
     def repeat(self, rows: Mapping[str, Row], at: datetime) -> None:
         """See `Destination`."""
         self.endpoint.post([self._alert(name, row, row, text_of(at + _LASTS)) for name, row in rows.items()])
 
     def _alert(self, name: str, labelled: Row, row: Row, ends_at: str) -> dict[str, Any]:
-        """A `postableAlert`; a label that is empty is none to Alertmanager."""
+        """A `postableAlert`; Alertmanager drops empty labels."""
         known = {"id": name, **{each: labelled[each] for each in LINKED}}
-        link = re.sub(r"\{(\w+)\}", lambda found: quote(str(known[found[1]] or ""), safe=""), self.link)
+        link = re.sub(r"\{(\w+)\}", lambda match: quote(str(known[match[1]] or ""), safe=""), self.link)
         labels = {each: str(labelled[each]) for each in _LABELS if labelled[each] is not None}
         return {
             "labels": {"alertname": labelled["verdict"], **labels, "verdict_id": name},

@@ -1,4 +1,4 @@
-"""JSON by POST, and what an answer means: taken, tried again later, or refused."""
+"""JSON by POST, and the meaning of a response: accepted, retried later, or rejected."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -16,16 +16,16 @@ _READ_BYTES: Final = 4_096
 
 
 class DeliveryError(FleetError):
-    """A destination did not take what was delivered; it is delivered again later."""
+    """A destination did not accept a delivery; it is retried later."""
 
 
 class RefusedError(DeliveryError):
-    """A destination takes nothing as it is set up: it is not there that waiting helps."""
+    """A destination rejects deliveries because of its configuration; retrying does not help."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """Where JSON is posted to.
+    """Endpoint that receives JSON.
 
     Attributes:
         option: of the command line that names it.
@@ -49,16 +49,16 @@ class Endpoint:
         except ValueError:
             is_url = False
         if not is_url:
-            raise FleetError(f"{self.option} is no URL: give one that begins with http:// or https://")
+            raise FleetError(f"{self.option} is not a URL: it has to begin with http:// or https://")
 
     @property
     def place(self) -> str:
-        """Names it without what may be secret."""
+        """Name of the endpoint without secrets."""
         parts = urlsplit(self.url)
         return f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}"
 
     def post(self, content: Any) -> None:
-        """One request; comes back once it was taken.
+        """Sends one request; returns once it was accepted.
 
         Raises:
             DeliveryError: there is no whole answer in time, or one that may be another later (408, 425, 429, 5xx).
@@ -77,7 +77,7 @@ class Endpoint:
 
 
 def parse_headers(option: str, texts: Iterable[str]) -> dict[str, str]:
-    """Headers as `Name: value`.
+    """Headers from texts `Name: value`.
 
     >>> parse_headers("--webhook-header", ["Authorization: Bearer abc"])
     {'Authorization': 'Bearer abc'}
@@ -89,6 +89,6 @@ def parse_headers(option: str, texts: Iterable[str]) -> dict[str, str]:
     for text in texts:
         name, colon, value = text.partition(":")
         if not colon or not name.strip() or not name.strip().isascii() or any(c in text for c in "\r\n"):
-            raise FleetError(f"{option} is given as 'Name: value', such as 'Authorization: Bearer ...'")
+            raise FleetError(f"{option} has the form 'Name: value', for example 'Authorization: Bearer ...'")
         parsed[name.strip()] = value.strip()
     return parsed

@@ -1,4 +1,4 @@
-"""A Kafka topic that changes of verdicts are delivered to, by librdkafka."""
+"""A Kafka topic as destination for changes of verdicts, written by librdkafka."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ _SETTINGS: Final = {
 
 
 class ToTopic:
-    """Records of JSON; the key is the verdict's id, so that its changes keep their order.
+    """Writes records of JSON; the key is the verdict's id, so that its changes keep their order.
 
     Args:
         topic: where to; its properties are librdkafka's.
@@ -61,20 +61,20 @@ class ToTopic:
             raise DeliveryError(faults[0] if faults else f"no broker answered within {_FLUSHED_WITHIN_S:.0f} s")
 
     def repeat(self, rows: Mapping[str, Row], at: datetime) -> None:
-        """A topic forgets nothing."""
+        """A topic keeps its records: nothing to repeat."""
 
 
 def _properties(text: str) -> dict[str, str]:
-    """Lines of `name=value`; what begins with # is a comment.
+    """Properties from lines `name=value`; lines that begin with # are comments.
 
     Raises:
         FleetError: a line is neither.
     """
-    found = {}
+    properties = {}
     for line in map(str.strip, text.splitlines()):
         if line and not line.startswith("#"):
             name, equals, value = line.partition("=")
             if not equals:
-                raise FleetError("--topic-config has a line that is no name=value")
-            found[name.strip()] = value.strip()
-    return found
+                raise FleetError("--topic-config has a line that is not name=value")
+            properties[name.strip()] = value.strip()
+    return properties

@@ -1,5 +1,5 @@
-"""`fleet watch` and `fleet run --continuous`: what is new into the standing tables, over and over, and changes of
-`verdicts` to the destinations, if there are any.
+"""`fleet watch` and `fleet run --continuous`: processes new input into the tables in rounds, and delivers changes of
+`verdicts` to destinations.
 
 A round is what `fleet run` does. Then each destination gets what it does not know yet: what it got is in the table
 `delivered`, so that it neither misses a change nor holds others up, however long it is away. Each has a thread:
@@ -44,23 +44,23 @@ from fleetgauge.fleet.watch.destinations import Destination
 from fleetgauge.fleet.watch.http import DeliveryError, RefusedError
 
 REPEAT_S: Final = 120.0
-"""How often open verdicts are repeated to a destination that forgets them otherwise [s]."""
+"""Interval at which open verdicts are repeated to a destination that would forget them [s]."""
 
 _MOST_AT_ONCE: Final = 100
-"""Changes in one delivery."""
+"""Most changes in one delivery."""
 
 _FIRST_WAIT_S: Final = 1.0
 _LONGEST_WAIT_S: Final = 300.0
 _LEAST_WAIT_MS: Final = 1_000
 _GIVES_UP_AFTER_MS: Final = 300_000
-"""With `once`: how long a delivery is tried again [ms]."""
+"""With `once`: how long to retry a delivery [ms]."""
 
 _Item = TypeVar("_Item")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchRequest:
-    """What an operator asked for.
+    """Parameters of a watch.
 
     Attributes:
         run: what a round reads and writes.
@@ -91,7 +91,7 @@ def watch(
         request: what was asked.
         context: what every round works with; with `progress` each is a line, too. One session of Spark is kept.
         note: prints a line about what is wrong, and about the end.
-        report: told what each round did that did something.
+        report: called with the report of each round that had anything to do.
 
     Raises:
         FleetError: with one sentence on what waiting does not mend; with `once`, on whatever is wrong.
@@ -108,7 +108,7 @@ def watch(
             return done
 
         step = note if context.progress else lambda _: None
-        with only_run(store.root, what="watch keeps the tables", name="_watch"), _until_signal() as stop:
+        with only_run(store.root, what="watch is using the tables", name="_watch"), _until_signal() as stop:
             loop = Loop(request, store, round_, clock=context.clock, wait=stop.wait, note=note, step=step)
             loop.run(says_nothing=is_terminal)
         if loop.unfinished and not request.once:
@@ -116,22 +116,22 @@ def watch(
 
 
 def _nothing() -> "Future[list[Change]]":
-    found: Future[list[Change]] = Future()
-    found.set_result([])
-    return found
+    future: Future[list[Change]] = Future()
+    future.set_result([])
+    return future
 
 
 @dataclass(slots=True, kw_only=True)
 class _Receiver:
-    """A destination, what it got, and when it is next tried.
+    """A destination, its delivered verdicts, and the time of its next attempt.
 
     Attributes:
-        repeated_ms: when it got all that is open last; None before.
-        error: why it did not take what it was given last; None where it did.
-        retry_ms: not before then, where it did not.
-        wait_s: since the last failure.
-        failing_ms: since when.
-        delivery: the latest, in a thread that alone changes all this meanwhile.
+        repeated_ms: when open verdicts were repeated last; None before.
+        error: reason why the latest delivery failed; None if it succeeded.
+        retry_ms: earliest time of the next attempt after a failure.
+        wait_s: wait after the last failure.
+        failing_ms: time of the first failure.
+        delivery: the latest one; while it runs, only its thread changes these fields.
     """
 
     destination: Destination
@@ -144,7 +144,7 @@ class _Receiver:
     delivery: "Future[list[Change]]" = field(default_factory=_nothing)
 
     def due_ms(self) -> int | None:
-        """When there is something to be done although nothing is new; at once while a delivery is under way."""
+        """Time of the next action without new input; at once while a delivery is in progress."""
         if not self.delivery.done():
             return 0
         if self.error is not None:
@@ -156,7 +156,7 @@ class _Receiver:
 
 @dataclass(slots=True)
 class Loop:
-    """Rounds and deliveries.
+    """Runs rounds and deliveries.
 
     Args:
         request: what was asked.
@@ -164,8 +164,8 @@ class Loop:
         round_: reads what is new.
         clock: the time.
         wait: waits for so long [s]; True if the watch is to stop.
-        note: told what is wrong.
-        step: told what a round did.
+        note: called with error sentences.
+        step: called with the line about a round.
         patience_s: how long a round waits for deliveries, to count them [s].
         stops_within_s: how long the end waits for deliveries [s]; with a round's wait less than 10 s.
     """
@@ -191,11 +191,11 @@ class Loop:
 
     @property
     def unfinished(self) -> list[str]:
-        """The destinations with a delivery under way."""
+        """Destinations with a delivery in progress."""
         return [each.destination.name for each in self._receivers if not each.delivery.done()]
 
     def run(self, *, says_nothing: bool = False) -> None:
-        """Until it is to stop.
+        """Runs until it is stopped.
 
         Args:
             says_nothing: note a round that did nothing, too.
@@ -205,9 +205,9 @@ class Loop:
         while True:
             began_ms = self.clock.hi_res_clock_ms()
             report = self._read()
-            found = self._deliver()
-            if report is not None and (says_nothing or report.is_news or found):
-                self.step(self._line(report, found, self.clock.hi_res_clock_ms() - began_ms))
+            changes = self._deliver()
+            if report is not None and (says_nothing or report.is_news or changes):
+                self.step(self._line(report, changes, self.clock.hi_res_clock_ms() - began_ms))
             if self.request.once:
                 self._finish()
                 return
@@ -216,12 +216,12 @@ class Loop:
                 break
         self._taken(self.stops_within_s)
         for each in self.unfinished:
-            self.note(f"{each} has not taken what it was given: the next start delivers it again")
+            self.note(f"{each} has not confirmed its latest delivery: the next start repeats it")
         count = len({name for each in self._receivers for name in each.delivered.open})
-        self.note(f"stopped: {count:,} verdicts are open, and the next start goes on from here")
+        self.note(f"stopped: {count:,} verdicts are open; the next start continues from here")
 
     def _read(self) -> RunReport | None:
-        """A round; None if what it needs is away."""
+        """Runs a round; returns None if something that it needs is unavailable."""
         try:
             return self.round_()
         except (NotInstalledError, SparkEndedError):
@@ -230,11 +230,11 @@ class Loop:
             for_good = isinstance(error, TableError) and not isinstance(error, BusyError | UnreadableTableError)
             if self.request.once or for_good:
                 raise
-            self.note(f"{error}: trying again")
+            self.note(f"{error}: retrying")
             return None
 
     def _wait_until(self, next_ms: int) -> bool:
-        """Waits for the next round, and delivers meanwhile what is due; True if the watch is to stop."""
+        """Waits for the next round and makes due deliveries meanwhile; True if the watch is to stop."""
         while (now_ms := self.clock.hi_res_clock_ms()) < next_ms:
             due_ms = min([next_ms, *(at for each in self._receivers if (at := each.due_ms()) is not None)])
             if self.wait(max(due_ms - now_ms, _LEAST_WAIT_MS) / 1_000):
@@ -244,7 +244,7 @@ class Loop:
         return self.wait(0)
 
     def _finish(self) -> None:
-        """With `once`: tries destinations again for a while.
+        """With `once`: retries deliveries for a while.
 
         Raises:
             FleetError: one of them does not take what there is.
@@ -262,7 +262,9 @@ class Loop:
             self._deliver()
 
     def _deliver(self) -> list[Change]:
-        """Gives each destination that has taken the last what it does not know; what the first of them got in time."""
+        """Starts deliveries of new changes to each destination without one in progress; returns the changes that the
+        first destination accepted in time.
+        """
         try:
             rows = self._read_rows()
         except (TableError, DeltaError, OSError) as error:
@@ -273,18 +275,18 @@ class Loop:
         for each in self._receivers:
             if each.delivery.done():
                 each.delivery = in_thread(partial(self._deliver_to, each, rows))
-        found = self._taken(self.patience_s)
+        changes = self._taken(self.patience_s)
         while self.request.once and (left := self.unfinished):
             if self.wait(_LEAST_WAIT_MS / 1_000):
-                raise FleetError(f"{left[0]} has not taken what it was given: the next watch delivers it again")
-            found = self._taken(0)
-        return found
+                raise FleetError(f"{left[0]} has not confirmed its latest delivery: the next watch repeats it")
+            changes = self._taken(0)
+        return changes
 
     def _taken(self, within_s: float) -> list[Change]:
-        """What the first destination got, once deliveries have ended or the time is up [s]."""
+        """Changes that the first destination accepted, once deliveries have ended or the time is up [s]."""
         wait([each.delivery for each in self._receivers], within_s)
-        found = [each.delivery.result() if each.delivery.done() else [] for each in self._receivers]
-        return found[0] if found else []
+        results = [each.delivery.result() if each.delivery.done() else [] for each in self._receivers]
+        return results[0] if results else []
 
     def _deliver_to(self, receiver: _Receiver, rows: Sequence[Row]) -> list[Change]:
         now_ms = self.clock.hi_res_clock_ms()
@@ -292,7 +294,7 @@ class Loop:
             return []
         at = datetime.fromtimestamp(self.clock.milliseconds() / 1000, UTC)
         delivered, destination = receiver.delivered, receiver.destination
-        found = changes(
+        pending = changes(
             rows,
             delivered.rows,
             since=delivered.since,
@@ -301,7 +303,7 @@ class Loop:
         )
         try:
             delivered.begin()
-            for some in batched(found, _MOST_AT_ONCE):
+            for some in batched(pending, _MOST_AT_ONCE):
                 destination.deliver(some, at)
                 delivered.take(some, at, rows)
             last_ms = receiver.repeated_ms
@@ -313,7 +315,7 @@ class Loop:
             self._put_off(receiver, error, now_ms)
             return []
         receiver.error, receiver.wait_s = None, 0.0
-        return found
+        return pending
 
     def _put_off(self, receiver: _Receiver, error: DeliveryError, now_ms: int) -> None:
         if receiver.error is None:
@@ -321,10 +323,10 @@ class Loop:
         receiver.error = error
         receiver.wait_s = _longer(receiver.wait_s)
         receiver.retry_ms = now_ms + round(1_000 * receiver.wait_s)
-        self.note(f"{_fault(receiver)}: trying again in {receiver.wait_s:.0f} s")
+        self.note(f"{_fault(receiver)}: retrying in {receiver.wait_s:.0f} s")
 
     def _read_rows(self) -> list[Row] | None:
-        """The table `verdicts`, which is read again when it has changed; None where it is not there."""
+        """The table `verdicts`, read again if it has changed; None if it does not exist."""
         if not self.store.has(catalog.VERDICTS):
             return None
         log = self.store.log(catalog.VERDICTS)
@@ -334,9 +336,9 @@ class Loop:
             self._rows = version, [row for batch in table.to_batches() for row in json_dicts(batch)]
         return self._rows[1]
 
-    def _line(self, report: RunReport, found: Sequence[Change], took_ms: int) -> str:
-        """What a round did, for an operator."""
-        counts = {kind: sum(change.kind is kind for change in found) for kind in Kind}
+    def _line(self, report: RunReport, changes: Sequence[Change], took_ms: int) -> str:
+        """Result of a round as one line for an operator."""
+        counts = {kind: sum(change.kind is kind for change in changes) for kind in Kind}
         odd = {"set aside": sum(report.rejects.values()), "lost": report.lost, "files changed": len(report.changed)}
         is_open = sum(row["state"] == "open" for row in self._rows[1])
         parts = [
@@ -350,11 +352,11 @@ class Loop:
 
 
 def _fault(receiver: _Receiver) -> str:
-    return f"{receiver.destination.name} does not take verdicts ({receiver.error})"
+    return f"{receiver.destination.name} did not accept verdicts ({receiver.error})"
 
 
 def batched(items: Sequence[_Item], size: int) -> Iterator[Sequence[_Item]]:
-    """Some at a time."""
+    """Slices of at most `size` items."""
     return (items[begin : begin + size] for begin in range(0, len(items), size))
 
 
@@ -364,7 +366,7 @@ def _longer(wait_s: float) -> float:
 
 @contextmanager
 def _until_signal() -> Iterator[threading.Event]:
-    """Set by SIGTERM or SIGINT: the round that is under way comes to its end. A second one ends it at once."""
+    """Event that SIGTERM or SIGINT sets: the current round is finished first. A second signal ends it at once."""
     stop = threading.Event()
 
     def handle(number: int, frame: FrameType | None) -> None:

@@ -1,4 +1,6 @@
-"""Who reads rates and runs a task on each group of those who share a limit: this process, or Spark's executors."""
+"""Engines that read rates and run a task on each group of clients that share a limit: this process, or Spark's
+executors.
+"""
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,20 +18,20 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Task = Callable[[int, Table], Any]
-"""What is made of the number of some sharers and their RATES."""
+"""Function of the number of a group and its RATES."""
 
 _SPARK_RATES: Final = "sharers int, node_id int, cell long, bytes double, requests double, instances double, by byte"
 
 
 def of_table(rates: Table, task: Task) -> dict[int, Any]:
-    """What a task makes of RATES that are in memory, by sharers."""
+    """Applies a task to each group of RATES in memory."""
     return {number: task(number, own) for number, own in groups(rates)}
 
 
 def in_process(
     read: ReadRates, parts: Sequence[shards.Part], task: Task, done: Callable[[int], None]
 ) -> dict[int, Any]:
-    """What a task makes of each group, by sharers: each as soon as the rates of all its clients are read.
+    """Applies a task to each group as soon as the rates of all its clients are read; results by group.
 
     Args:
         read: reads the clients of a part.
@@ -38,7 +40,7 @@ def in_process(
         done: called with the number of parts that are done.
     """
     last_id = _last_ids(read.clients)
-    found: dict[int, Any] = {}
+    results: dict[int, Any] = {}
     kept = RATES.empty_table()
     for number, part in enumerate(parts, 1):
         kept = added(pa.concat_tables([kept, read(part)]))
@@ -46,21 +48,21 @@ def in_process(
         known = np.unique(sharers)
         is_whole = np.array([part[1] is None or last_id[each] < part[1] for each in known.tolist()], np.bool_)
         ready = is_whole[np.searchsorted(known, sharers)] if len(known) else np.zeros(0, np.bool_)
-        found |= of_table(kept.filter(pa.array(ready)), task)
+        results |= of_table(kept.filter(pa.array(ready)), task)
         kept = kept.filter(pa.array(~ready)).combine_chunks()
         done(number)
-    return found
+    return results
 
 
 def _last_ids(clients: Clients) -> Mapping[int, str]:
-    found: dict[int, str] = {}
+    last_ids: dict[int, str] = {}
     for (_, _, instance_id), client in clients.items():
-        found[client.sharers] = max(found.get(client.sharers, ""), instance_id)
-    return found
+        last_ids[client.sharers] = max(last_ids.get(client.sharers, ""), instance_id)
+    return last_ids
 
 
 def on_spark(spark: "SparkSession", read: ReadRates, parts: Sequence[shards.Part], task: Task) -> dict[int, Any]:
-    """What a task makes of each group, by sharers: one shuffle brings the rates of a group to one executor."""
+    """Applies a task to each group; one shuffle brings a group's rates to one executor."""
 
     def read_parts(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
         for batch in batches:
@@ -70,10 +72,10 @@ def on_spark(spark: "SparkSession", read: ReadRates, parts: Sequence[shards.Part
     numbers = spark.createDataFrame([(number,) for number in range(len(parts))], "part int")
     rates = numbers.repartition(len(parts), "part").mapInArrow(read_parts, _SPARK_RATES)
 
-    def made(group: Table) -> Table:  # a function: of an object Spark would take `self` for the key
+    def result(group: Table) -> Table:  # a function: of an object Spark would take `self` for the key
         number = int(filled(group["sharers"], 0)[0])
         columns = [pa.array([number], pa.int32()), pa.array([pickle.dumps(task(number, group))], pa.binary())]
-        return pa.table(columns, names=["sharers", "made"])
+        return pa.table(columns, names=["sharers", "result"])
 
-    rows = rates.groupBy("sharers").applyInArrow(made, "sharers int, made binary").collect()
-    return {row.sharers: pickle.loads(row.made) for row in rows}  # noqa: S301  # of our own executors
+    rows = rates.groupBy("sharers").applyInArrow(result, "sharers int, result binary").collect()
+    return {row.sharers: pickle.loads(row.result) for row in rows}  # noqa: S301  # of our own executors

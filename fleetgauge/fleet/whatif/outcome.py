@@ -1,4 +1,4 @@
-"""What the brokers would have done to those who share a limit: their replays at every broker, as one row."""
+"""Effect of limits on groups of clients: replays at every broker, one row per group."""
 
 import math
 from collections.abc import Iterator
@@ -50,7 +50,7 @@ class Peak:
     stage: ClassVar[str] = "finding peaks"
 
     def __call__(self, sharers: int, rates: Table) -> float:
-        """The least limit that would have held these never."""
+        """The least limit that would never have throttled the group."""
         return max(peak_rate(each.rates, self.cell_s * 1_000) for each in _brokers(rates, self.cell_s))
 
 
@@ -68,23 +68,23 @@ class Outcome:
     stage: ClassVar[str] = "replaying"
 
     def __call__(self, sharers: int, rates: Table) -> dict[str, Any]:
-        """Figures of OUTCOMES, those of the broker that holds longest."""
+        """Figures of OUTCOMES for the broker with the longest throttling."""
         if sharers not in self.limits:  # none is given, and none could be suggested
             return {}
         limit, brokers = self.limits[sharers], list(_brokers(rates, self.cell_s))
         held = [replay(each.rates, self.cell_s * 1_000, limit) for each in brokers]
         peaks = [peak_rate(each.rates, self.cell_s * 1_000) for each in brokers]
         worst = max(range(len(brokers)), key=lambda at: (held[at].held_ms, peaks[at]))
-        broker, found = brokers[worst], held[worst]
+        broker, longest = brokers[worst], held[worst]
         recorded_s = float(np.count_nonzero(~np.isnan(broker.rates)) * self.cell_s)
         return {
-            "throttled": found.held_ms > 0,
-            "throttled_share": min(found.held_ms / 1_000 / recorded_s, 1.0),
-            "throttled_s": found.held_ms / 1_000,
-            "episodes": found.episodes,
-            "longest_s": found.longest_ms / 1_000,
-            "mean_delay_ms": broker.mean_delay_ms(found, limit),
-            "waiting_max_bytes": found.waiting_max_bytes,
+            "throttled": longest.held_ms > 0,
+            "throttled_share": min(longest.held_ms / 1_000 / recorded_s, 1.0),
+            "throttled_s": longest.held_ms / 1_000,
+            "episodes": longest.episodes,
+            "longest_s": longest.longest_ms / 1_000,
+            "mean_delay_ms": broker.mean_delay_ms(longest, limit),
+            "waiting_max_bytes": longest.waiting_max_bytes,
             "peak_bytes_per_s": peaks[worst],
             "peak_ratio": peaks[worst] / limit,
             "mean_bytes_per_s": float(np.nanmean(broker.rates)),
@@ -98,7 +98,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Broker:
-    """The rates at one broker.
+    """Rates at one broker.
 
     Attributes:
         node_id: of the broker, or `NO_NODE`.
@@ -115,7 +115,7 @@ class _Broker:
     by: int
 
     def mean_delay_ms(self, held: Held, limit: float) -> float | None:
-        """Mean throttle time of a request while something waited [ms]; None where unknown.
+        """Mean throttle time of a request while something waited [ms]; None if unknown.
 
         Channels are muted side by side: three clients that share a limit and are held for 60 s are muted for 180 s
         together, and that divided by the number of their requests in this time is the delay of one.
@@ -130,7 +130,7 @@ class _Broker:
 
 
 def _brokers(rates: Table, cell_s: int) -> Iterator[_Broker]:
-    """One group of RATES, by broker."""
+    """Rates of a group, by broker."""
     rates = added(rates)
     for node in pc.unique(rates["node_id"]).to_pylist():
         own = rates.filter(pc.equal(rates["node_id"], node))
@@ -151,7 +151,7 @@ def _brokers(rates: Table, cell_s: int) -> Iterator[_Broker]:
 
 
 def groups(rates: Table) -> Iterator[tuple[int, Table]]:
-    """RATES by sharers."""
+    """RATES by group."""
     if not rates.num_rows:
         return
     rates = rates.combine_chunks().take(pc.sort_indices(rates["sharers"]))

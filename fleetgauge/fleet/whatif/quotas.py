@@ -25,20 +25,20 @@ from fleetgauge.quotas.quota_type import ClientQuotaType
 PRODUCE: Final = "producer_byte_rate"
 FETCH: Final = "consumer_byte_rate"
 REPLAYED: Final = (PRODUCE, FETCH)
-"""The keys whose usage clients know of."""
+"""Keys whose usage clients report."""
 
 _USER: Final = "user"
 _CLIENT_ID: Final = "client-id"
 _WHY_NOT: Final = {
-    "request_percentage": "clients do not know how long a broker's threads work for them",
-    "controller_mutation_rate": "clients do not count the partitions that they create and delete",
-    "connection_creation_rate": "it is of addresses, and brokers close connections for it in place of throttling",
+    "request_percentage": "clients do not report how much of a broker's threads they use",
+    "controller_mutation_rate": "clients do not report the partitions that they create and delete",
+    "connection_creation_rate": "it applies to addresses, and brokers close connections instead of throttling",
 }
 _EXAMPLE: Final = "--quota 'user=alice,producer_byte_rate=1048576'"
 
 
 class QuotaError(FleetError):
-    """A `--quota` is in no form that Kafka takes, or cannot be replayed."""
+    """A `--quota` is not in a form that Kafka accepts, or cannot be replayed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,13 +57,13 @@ class AskedQuota:
 
     @property
     def name(self) -> str:
-        """The entity as `--quota` has it."""
+        """The entity in the form of `--quota`."""
         names = zip((_USER, _CLIENT_ID), (self.entity.user_entity, self.entity.client_id_entity), strict=True)
         return ",".join(f"{kind}={_written(part)}" for kind, part in names if part is not None)
 
 
 def parse_quotas(texts: Iterable[str], *, suggests: bool = False) -> tuple[AskedQuota, ...]:
-    """Reads every `--quota`.
+    """Parses all `--quota` options.
 
     >>> [quota.limit for quota in parse_quotas(["client-id=<default>,producer_byte_rate=1e6"])]
     [1000000.0]
@@ -76,15 +76,15 @@ def parse_quotas(texts: Iterable[str], *, suggests: bool = False) -> tuple[Asked
     Raises:
         QuotaError: in Kafka's words, where Kafka refuses it too.
     """
-    found = [quota for text in texts for quota in _parsed(text, suggests)]
-    if not found:
-        raise QuotaError(f"no quota to replay: give one, as {_EXAMPLE}")
+    quotas = [quota for text in texts for quota in _parsed(text, suggests)]
+    if not quotas:
+        raise QuotaError(f"no quota to replay: add one, for example {_EXAMPLE}")
     seen: set[tuple[KafkaQuotaEntity, str]] = set()
-    for quota in found:
+    for quota in quotas:
         if (quota.entity, quota.key) in seen:
             raise QuotaError(f"--quota: {quota.key} of {quota.name} is given twice: give each limit once")
         seen.add((quota.entity, quota.key))
-    return tuple(found)
+    return tuple(quotas)
 
 
 def _parsed(text: str, suggests: bool) -> list[AskedQuota]:
@@ -122,11 +122,11 @@ def _limit(text: str, key: str, value: str | None, suggests: bool) -> float | No
     if value is None:
         if suggests:
             return None
-        raise _wrong(text, f"{key} has no value: give {key}=1048576, or add --suggest to have one found")
+        raise _wrong(text, f"{key} has no value: give {key}=1048576, or add --suggest for a suggestion")
     try:
         return checked_quota_value(USER_AND_CLIENT_QUOTA_KEYS, key, float(value))
     except ValueError:
-        raise _wrong(text, f"{key} is a number of bytes a second, not {value!r}") from None
+        raise _wrong(text, f"{key} is a number of bytes per second, not {value!r}") from None
     except InvalidConfigError as error:
         raise _wrong(text, str(error)) from error
 
@@ -147,7 +147,7 @@ def _wrong(text: str, why: str) -> QuotaError:
 
 
 def _written(part: ConfigEntity) -> str:
-    """A name as `--quota` takes it."""
+    """A name in the form of `--quota`."""
     if part in (DEFAULT_USER_ENTITY, DEFAULT_CLIENT_ID_ENTITY):
         return DEFAULT_NAME
     name = part.name.replace("%", "%25").replace(",", "%2C")
@@ -156,7 +156,7 @@ def _written(part: ConfigEntity) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sharers:
-    """The clients that share a limit in Kafka.
+    """A user, a client id or both, whose clients share a limit in Kafka.
 
     Attributes:
         user: their user; None where the limit is of a client id alone.
@@ -170,7 +170,7 @@ class Sharers:
 
 
 class Resolver:
-    """Which of some limits is in force for a client, by Kafka's own `DefaultQuotaCallback`.
+    """Finds which of some limits applies to a client, with Kafka's own `DefaultQuotaCallback`.
 
     Args:
         asked: of every key.
@@ -184,7 +184,7 @@ class Resolver:
         self._known: dict[tuple[str, str, str], Sharers | None] = {}
 
     def sharers(self, key: str, user: str, client_id: str) -> Sharers | None:
-        """With whom a client shares its limit; None where none is in force for it."""
+        """The group that a client shares its limit with; None if no limit applies."""
         known = (key, user, client_id)
         if known not in self._known:
             self._known[known] = self._found(*known)

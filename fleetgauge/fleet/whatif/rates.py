@@ -1,4 +1,4 @@
-"""Byte rates of those who share a limit, by broker, from the wide rows of their clients.
+"""Byte rates of groups that share a limit, by broker, from the wide rows of their clients.
 
 A client's bytes between two pushes are spread evenly over that time, and added up on a grid of windows. What a client
 sends of each of its links is known by broker; of one that sends totals alone it is divided.
@@ -37,13 +37,16 @@ RATES: Final = schema_of(
     ("instances", pa.float64()),
     ("by", pa.int8()),
 )
-"""What those who share a limit sent to a broker, or fetched from it, in a cell: the number of the sharers, the broker
-(`NO_NODE` where only the sum of all is known), number of the cell since the epoch, bytes, requests (NaN where unknown),
-how many instances were there on average, and how brokers are known (place in `BY`). Rows of a cell are added up."""
+"""Bytes that a group sent to a broker, or fetched from it, in a cell: number of the group, broker (`NO_NODE` if only
+the sum is known), number of the cell since the epoch, bytes, requests (NaN if unknown), average number of instances,
+and how the broker is known (index in `BY`). Rows of a cell are added up.
+"""
 
 NO_NODE: Final = -1
 BY: Final = ("sent", "even", "one")
-"""Bytes by broker are: sent by the clients; spread evenly over the brokers that they speak to; all at one broker."""
+"""Ways in which the broker of bytes is known: `sent` by the clients; spread evenly (`even`) over the brokers that they
+have links to; all assigned to `one` broker.
+"""
 
 _US: Final = 1_000_000
 _LATE: Final = 1.75
@@ -58,26 +61,26 @@ COLUMNS: Final = (
 
 
 class Client(NamedTuple):
-    """One client instance that has a limit: number of its sharers, and the limit's key."""
+    """A client instance with a limit: number of its group, and the limit's key."""
 
     sharers: int
     key: str
 
 
 Clients = Mapping[tuple[str, str, str], Client]
-"""By the columns of INSTANCE."""
+"""Clients by the columns of INSTANCE."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadRates:
-    """A task: the rates of some clients, by ranges of their ids.
+    """Reads the rates of some clients, by ranges of their ids; a task.
 
     Attributes:
         windows: the wide rows.
         where: of the time that is replayed.
-        clients: whose rows count.
+        clients: those to include.
         cell_s: length of a cell [s].
-        to_one: bytes whose broker is not known are all one broker's; else they are spread evenly.
+        to_one: count bytes without a known broker at one broker; else spread them evenly.
     """
 
     windows: Snapshot
@@ -87,7 +90,7 @@ class ReadRates:
     to_one: bool
 
     def __call__(self, part: shards.Part) -> Table:
-        """RATES, one row per sharers, broker and cell."""
+        """RATES, one row per group, broker and cell."""
         low, high = part
         ids = sorted({key[2] for key in self.clients if key[2] >= low and (high is None or key[2] < high)})
         if not ids:
@@ -97,11 +100,11 @@ class ReadRates:
 
 
 def rates(rows: Table, clients: Clients, cell_s: int, *, to_one: bool) -> Table:
-    """WINDOWS -> RATES of some clients: all rows of each that there are.
+    """WINDOWS -> RATES of some clients; needs all rows of each client.
 
     Args:
         rows: `COLUMNS` of partial wide rows, in any order.
-        clients: whose rows count.
+        clients: those to include.
         cell_s: length of a cell [s].
         to_one: see `ReadRates`.
     """
@@ -112,7 +115,7 @@ def rates(rows: Table, clients: Clients, cell_s: int, *, to_one: bool) -> Table:
 
 
 def added(rows: Table) -> Table:
-    """RATES with the rows of a cell added up: one row per sharers, broker and cell."""
+    """RATES with the rows of a cell added: one row per group, broker and cell."""
     if not rows.num_rows:
         return rows
     keys = [filled(rows[name], 0) for name in ("sharers", "node_id", "cell")]
@@ -140,24 +143,24 @@ class Flows:
 
     @classmethod
     def all(cls, parts: Iterable["Flows"]) -> "Flows":
-        """All of them."""
+        """Flows of all parts."""
         columns = zip(*([getattr(part, each.name) for each in fields(cls)] for part in parts), strict=True)
         return cls(*(np.concatenate(column) for column in columns))
 
     def only(self, rows: Numbers) -> "Flows":
-        """Those rows."""
+        """The selected rows."""
         return Flows(*(getattr(self, each.name)[rows] for each in fields(self)))
 
     def repeated(self, times_each: Numbers) -> "Flows":
-        """Each row so many times, with its part of what is added up."""
-        found = Flows(*(np.repeat(getattr(self, each.name), times_each) for each in fields(self)))
+        """Rows repeated so many times each; amounts are divided among the repetitions."""
+        flows = Flows(*(np.repeat(getattr(self, each.name), times_each) for each in fields(self)))
         share = np.repeat(times_each, times_each)
-        found.bytes, found.requests = found.bytes / share, found.requests / share
-        return found
+        flows.bytes, flows.requests = flows.bytes / share, flows.requests / share
+        return flows
 
 
 class _Rows:
-    """Wide rows of the clients that have a limit, as numbers."""
+    """Wide rows of clients with a limit, as numbers."""
 
     def __init__(self, rows: Table, clients: Clients) -> None:
         identity = [one(rows[name]) for name in INSTANCE]
@@ -174,7 +177,7 @@ class _Rows:
         self._set_times()
 
     def _set_times(self) -> None:
-        """`end` is the latest push of a client's window, `before` that of its window before, or `NOTHING`."""
+        """Sets `end` (latest push of a client's window) and `before` (that of its previous window, or `NOTHING`)."""
         start = times(self.rows["window_start"])
         window_us = filled(self.rows["window_s"], 0).astype(np.int64) * _US
         pair, first, count = numbered([self.client, start // max(int(window_us.min()), 1)])
@@ -189,7 +192,7 @@ class _Rows:
         self.interval_us = np.where(interval_us > 0, interval_us, window_us[first])[pair]
 
     def flows(self, key: str, *, to_one: bool) -> Flows:
-        """What the clients whose limit has this key sent or fetched, each by the most precise metric that it sends."""
+        """Bytes of the clients whose limit has this key, each from the most precise metric that it sends."""
         own = self.key == key
         is_link = (
             own & equals(self.rows["role"], _ROLES[key]) & (self.node >= 0) & ~filled(self.rows["coordinator"], False)
@@ -206,7 +209,7 @@ class _Rows:
         return Flows.all([sent, *divided])
 
     def _of(self, rows: Numbers, name: str) -> tuple[Numbers, Flows]:
-        """One flow per client, window, broker and topic, whose partial rows are added; and a row of each."""
+        """One flow per client, window, broker and topic, with partial rows added, and a row of each."""
         node = np.where(self.is_total | self.is_topic, NO_NODE, self.node)[rows]
         keys = [self.pair[rows], node, codes(self.rows["topic"])[rows]]
         group_of, first, groups = numbered(keys) if len(rows) else (rows, rows, 0)
@@ -242,22 +245,22 @@ class _Rows:
         first = np.cumsum(count) - count
         brokers = count[self.client[rows]]
         copies = np.maximum(brokers, 1)
-        found = flows.repeated(copies)
+        divided = flows.repeated(copies)
         place = first[self.client[rows]].repeat(copies) + _within(copies)
         has_links = (brokers > 0).repeat(copies)
-        found.node[has_links] = node[linked[place[has_links]]]
-        found.by[has_links] = BY.index("even")
-        return found
+        divided.node[has_links] = node[linked[place[has_links]]]
+        divided.by[has_links] = BY.index("even")
+        return divided
 
 
 def _within(counts: Numbers) -> Numbers:
-    """0, 1, ... for each of them: of 2 and 3 that is 0, 1, 0, 1, 2."""
-    found: Numbers = np.arange(counts.sum()) - (np.cumsum(counts) - counts).repeat(counts)
-    return found
+    """Counters from 0 for each number: 2 and 3 give 0, 1, 0, 1, 2."""
+    counters: Numbers = np.arange(counts.sum()) - (np.cumsum(counts) - counts).repeat(counts)
+    return counters
 
 
 def on_grid(flows: Flows, cell_s: int) -> Table:
-    """Flows -> RATES, those of each flow in every cell [s] that it reaches into."""
+    """Flows -> RATES: each flow divided among the cells [s] that it overlaps."""
     cell_us = cell_s * _US
     first, last = flows.begin // cell_us, (flows.end - 1) // cell_us
     count = last - first + 1

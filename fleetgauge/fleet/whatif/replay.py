@@ -27,19 +27,19 @@ QUOTA_WINDOWS: Final = ClientQuotaManagerConfig()
 """Kafka's defaults of `quota.window.num` and `quota.window.size.seconds`."""
 WINDOW_MS: Final = QUOTA_WINDOWS.quota_window_size_seconds * 1_000
 SPAN_MS: Final = QUOTA_WINDOWS.num_quota_samples * WINDOW_MS
-"""What a broker remembers at most [ms]: 11 s."""
+"""Longest memory of a broker [ms]: 11 s."""
 
 _SETTLED_MS: Final = SPAN_MS
 _PEAK_TOLERANCE: Final = 1e-4
 _LEAST_PART: Final = 0.1
-"""What waits is sent with what comes next if it is less than this part of a second of the limit."""
+"""Waiting bytes are sent with the next ones if they are less than this part of a second of the limit."""
 _SESSION: Final = Session(KafkaPrincipal("User", "replayed"))
 _CLIENT_ID: Final = "replayed"
 
 
 @dataclass(slots=True, kw_only=True)
 class Held:
-    """What a broker would have done to one entity.
+    """Effect of a broker's throttling on one entity.
 
     Attributes:
         held_ms: time in which its channel would have been muted [ms]: the sum of Kafka's throttle times.
@@ -76,12 +76,12 @@ def replay(rates: Numbers, cell_ms: int, limit: float, step_ms: int = WINDOW_MS,
 
 
 def is_held(rates: Numbers, cell_ms: int, limit: float) -> bool:
-    """True if the limit would have held the client at all; see `replay`."""
+    """True if the limit would have throttled the client at all; see `replay`."""
     return replay(rates, cell_ms, limit, until_held=True).episodes > 0
 
 
 def peak_rate(rates: Numbers, cell_ms: int) -> float:
-    """The highest rate that a broker would have measured [bytes/s]: the least limit that holds the client never.
+    """The highest rate that a broker would have measured [bytes/s]: the least limit that never throttles the client.
 
     In cells longer than a broker's memory that is the largest rate. In shorter ones a broker's mean is over several
     cells, and is found by replays, to one part in ten thousand.
@@ -97,7 +97,7 @@ def peak_rate(rates: Numbers, cell_ms: int) -> float:
 
 
 def _runs(rates: Numbers, limit: float) -> list[Numbers]:
-    """Stretches without NaN that are above the limit somewhere."""
+    """Stretches without NaN that exceed the limit somewhere."""
     if not np.nanmax(rates, initial=0.0) > limit:
         return []
     gaps = np.flatnonzero(np.isnan(rates))
@@ -106,7 +106,7 @@ def _runs(rates: Numbers, limit: float) -> list[Numbers]:
 
 
 class _Replay:
-    """One run of cells.
+    """Replay of one stretch of cells.
 
     The manager's clock and the time of the cells differ by what was left out.
     """
@@ -134,7 +134,7 @@ class _Replay:
         self._opens = True
 
     def play(self, *, until_held: bool) -> None:
-        """Plays all cells that matter; with `until_held` up to the first throttle time."""
+        """Plays all relevant cells; with `until_held` up to the first throttle time."""
         at = 0 if self._is_fine else self._begin(0)
         while at < len(self._rates) and not (until_held and self._held.episodes):
             self._cell(self._rates[at])
@@ -145,7 +145,7 @@ class _Replay:
         self._end_episode()
 
     def _begin(self, at: int) -> int:
-        """The next cell to be played: of the last ones before a hot one the broker remembers something."""
+        """Next cell to play: a broker still remembers some cells before a hot one."""
         later = int(np.searchsorted(self._hot, at))
         if later == len(self._hot):
             return len(self._rates)
@@ -177,7 +177,7 @@ class _Replay:
                 self._flow(arrives, end_ms)
 
     def _flow(self, arrives: float, end_ms: int) -> None:
-        """Within the limit: a record opens a window, and another one ends it, when the broker's mean is exact."""
+        """Sends within the limit: one record opens a window, another ends it, when the broker's mean is exact."""
         if self._calm_ms >= SPAN_MS:
             self._end_episode()
         step_ms = self._step_ms if self._is_fine else 1 if self._opens else WINDOW_MS - 1
@@ -204,7 +204,7 @@ class _Replay:
         self._now_ms = to_ms
 
     def _leave_out(self, arrives: float, rest_ms: int) -> int:
-        """The time [ms] of a long hold that passes without records: the limit is sent, and all of it is held."""
+        """Time of a long throttling that passes without records [ms]: the limit is sent, and all of it is throttled."""
         left_out_ms = rest_ms
         if arrives < self._per_ms:
             drained_ms = self._waiting / (self._per_ms - arrives)

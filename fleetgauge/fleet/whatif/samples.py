@@ -1,4 +1,4 @@
-"""Byte rates that brokers measured, from a CSV file or Prometheus: for clients whose library does not send them.
+"""Byte rates measured by brokers, from a CSV file or Prometheus, for clients whose library does not send them.
 
 Kafka's metric `byte-rate` of the groups `Produce` and `Fetch` has the tags `user` and `client-id`, once some quota is
 set at their level.
@@ -39,13 +39,13 @@ _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "rate": ("byte-rate", "byte_rate", "rate", "value"),
     "broker": ("broker", "node", "node_id", "broker_id", "instance"),
 }
-"""Columns of a CSV file, and labels of Prometheus, by what they are called; the first that is there counts."""
+"""Column names of a CSV file, and labels of Prometheus; the first that exists is used."""
 
 _LATEST_S: Final = 100_000_000_000
 _POINTS_AT_ONCE: Final = 10_000
-"""Of a series; Prometheus refuses more than 11,000."""
+"""Points of a series requested at once; Prometheus refuses more than 11,000."""
 _HELD: Final = 2.5
-"""Steps that a sample counts for at most: longer ones are gaps."""
+"""Most steps that a sample covers: a longer distance is a gap."""
 _US: Final = 1_000_000
 
 
@@ -74,7 +74,7 @@ def read_csv(path: Path) -> Table:
     chosen = {column: next((lower[name] for name in known if name in lower), None) for column, known in _NAMES.items()}
     if missing := [_NAMES[column][0] for column in ("time", "rate") if chosen[column] is None]:
         raise RatesError(
-            f"--rates: {path} has no column {' and none '.join(missing)}: its first line has to be "
+            f"--rates: {path} lacks the columns {', '.join(missing)}: its first line has to be "
             "time,user,client-id,byte-rate,broker"
         )
     texts = {column: _text(rows, name) for column, name in chosen.items()}
@@ -91,7 +91,7 @@ def _text(rows: Table, name: str | None) -> Array:
 
 
 def _times(texts: Array) -> Array:
-    """Numbers are times since the epoch, all else is ISO 8601."""
+    """Times from numbers since the epoch, or from ISO 8601."""
     try:
         numbers = texts.cast(pa.float64()).to_numpy(zero_copy_only=False)
     except pa.ArrowInvalid:
@@ -100,7 +100,7 @@ def _times(texts: Array) -> Array:
         except pa.ArrowInvalid:
             return texts.cast(pa.timestamp("us")).cast(TIME)
     if not (np.abs(numbers) < _LATEST_S * 1_000).all():
-        raise RatesError("--rates: times that are numbers are seconds or milliseconds since the epoch")
+        raise RatesError("--rates: numeric times are seconds or milliseconds since the epoch")
     seconds = np.where(np.abs(numbers) > _LATEST_S, numbers / 1_000, numbers)
     return pa.array((seconds * _US).astype(np.int64)).cast(TIME)
 
@@ -128,8 +128,8 @@ def read_prometheus(
     """
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise RatesError("--prometheus is no URL: give one that begins with http:// or https://")
-    found = [
+        raise RatesError("--prometheus is not a URL: it has to begin with http:// or https://")
+    tables = [
         _of_series(series)
         for begin in range(int(since.timestamp()), int(until.timestamp()) + 1, step_s * _POINTS_AT_ONCE)
         for series in _asked(
@@ -143,9 +143,11 @@ def read_prometheus(
             within_s,
         )
     ]
-    if not found:
-        raise RatesError(f"--prometheus: the query has no series from {since:%Y-%m-%d %H:%M} to {until:%Y-%m-%d %H:%M}")
-    return pa.concat_tables(found)
+    if not tables:
+        raise RatesError(
+            f"--prometheus: the query returned no series from {since:%Y-%m-%d %H:%M} to {until:%Y-%m-%d %H:%M}"
+        )
+    return pa.concat_tables(tables)
 
 
 def _asked(url: str, parameters: Mapping[str, Any], within_s: float) -> list[Any]:
@@ -154,14 +156,14 @@ def _asked(url: str, parameters: Mapping[str, Any], within_s: float) -> list[Any
     try:
         answer = exchange(request, within_s=within_s)
     except (OSError, HTTPException) as error:
-        raise RatesError(f"--prometheus: no answer: {error}") from error
+        raise RatesError(f"--prometheus: no response: {error}") from error
     if answer.status != HTTPStatus.OK:
         said = answer.body[:4_096].decode(errors="replace")
         raise RatesError(f"--prometheus: {answer.status} {answer.reason}: {said}")
     try:
         return list(json.loads(answer.body)["data"]["result"])
     except (ValueError, KeyError, TypeError) as error:
-        raise RatesError("--prometheus: the answer is none of Prometheus: is this its URL, without /api?") from error
+        raise RatesError("--prometheus: the response is not from Prometheus: check the URL (without /api)") from error
 
 
 def _of_series(series: Any) -> Table:
@@ -174,7 +176,7 @@ def _of_series(series: Any) -> Table:
 
 
 def sampled_fleet(samples: Table, asked: Sequence[AskedQuota]) -> tuple[Fleet, Table, int, list[str]]:
-    """Those who share a limit, by the brokers' metrics.
+    """Groups that share a limit, from the brokers' metrics.
 
     Args:
         samples: SAMPLES in any order.
@@ -188,9 +190,9 @@ def sampled_fleet(samples: Table, asked: Sequence[AskedQuota]) -> tuple[Fleet, T
     """
     keys = sorted({quota.key for quota in asked})
     if len(keys) > 1:
-        raise RatesError(f"rates of brokers are of one kind: ask for {' and '.join(keys)} one after the other")
+        raise RatesError(f"broker rates are for one kind of quota: run {' and '.join(keys)} one after the other")
     if not samples.num_rows:
-        raise RatesError("there are no rates in this time: give another --since or --until")
+        raise RatesError("there are no rates in this period: change --since or --until")
     columns = [one(samples[name]) for name in ("user", "client_id", "broker")]
     series, first, _ = numbered([codes(column) for column in columns])
     names = list(zip(*(column.take(pa.array(first)).to_pylist() for column in columns), strict=True))
@@ -204,8 +206,8 @@ def sampled_fleet(samples: Table, asked: Sequence[AskedQuota]) -> tuple[Fleet, T
     gaps = (end - before)[~is_first]
     if (gaps == 0).any():
         raise RatesError(
-            "several rates have the same time, user, client id and broker: name the broker (a column, or a label such "
-            "as instance), or add them up, as by sum by (user, client_id)"
+            "several rates have the same time, user, client id and broker: add the broker (a column, or a label such "
+            "as instance), or sum the rates, for example with sum by (user, client_id)"
         )
     step_us = max(int(np.median(gaps[gaps > 0])) if (gaps > 0).any() else 60 * _US, _US)
     begin = np.where(is_first | (end - before > _HELD * step_us), end - step_us, before)
@@ -225,7 +227,7 @@ def sampled_fleet(samples: Table, asked: Sequence[AskedQuota]) -> tuple[Fleet, T
 
 
 def _groups(names: Iterable[tuple[str, str, str]], key: str, asked: Sequence[AskedQuota]) -> tuple[Fleet, list[int]]:
-    """The fleet, and for each series the number of its sharers; -1 for those that no limit is for."""
+    """The fleet, and the group number of each series; -1 for series without a limit."""
     resolver, groups = Resolver(asked), Groups()
     numbers, seen = [], set()
     unlimited = set()

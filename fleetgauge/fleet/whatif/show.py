@@ -1,4 +1,4 @@
-"""What `fleet whatif` prints: the ranked table, the suggestions, and what the figures are and whom they leave out."""
+"""Output of `fleet whatif`: the ranked table, suggestions, and remarks on the figures and on clients left out."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -11,7 +11,7 @@ _UNITS: Final = ("B", "kB", "MB", "GB", "TB")
 
 
 def bytes_text(number: float | None, per: str = "") -> str | None:
-    """Bytes in the unit that fits.
+    """Bytes in a suitable unit.
 
     >>> bytes_text(1_048_576, "/s"), bytes_text(950)
     ('1.05 MB/s', '950 B')
@@ -91,7 +91,7 @@ FORM: Final = TableForm(
 
 
 def remarks(answer: Answer, window_s: int) -> Iterator[str]:
-    """Sentences below the table: how many, what limits are suggested, what the figures are, and whom they leave out."""
+    """Sentences below the table: counts, suggested limits, the meaning of the figures, and clients left out."""
     rows = answer.rows
     known = rows.num_rows - rows["throttled"].null_count
     throttled = rows["throttled"].to_pylist().count(True)
@@ -99,12 +99,12 @@ def remarks(answer: Answer, window_s: int) -> Iterator[str]:
     for each in answer.suggestions:
         name = f"{each.quota.name},{each.quota.key}"
         if each.quota.limit is None:
-            yield f"No limit for {name}: nothing is recorded of those whom it is for."
+            yield f"No limit for {name}: no rates are recorded for its clients."
         else:
             yield f"Suggested: {name}={each.quota.limit:.0f} would have throttled {each.throttles:,} of {each.of:,}."
     yield (
-        f"Rates are means over {window_s} s or a push interval, and brokers judge about 10 s: bursts vanish, so that "
-        "who is above a limit, and for how long, is a lower bound."
+        f"Rates are means over {window_s} s or a push interval; brokers measure over 10 s or so. Shorter bursts do not "
+        "show, so the number of throttled entities and their throttle times are lower bounds."
     )
     yield from _brokers(rows)
     yield from _left_out(answer, rows)
@@ -114,24 +114,24 @@ def _brokers(rows: pa.Table) -> Iterator[str]:
     by = rows["by_broker"].to_pylist()
     if count := by.count("even"):
         yield (
-            f"Of {count:,} of them only the sum over brokers is known, which is spread evenly over the brokers that "
-            "they speak to: a limit is per broker, and --spread one shows the worst case."
+            f"For {count:,} of them only the sum over brokers is known; it is spread evenly over the brokers that they "
+            "are connected to. A limit applies per broker: --spread one shows the worst case."
         )
     if count := by.count("one"):
-        yield f"Of {count:,} of them all bytes count as one broker's, the worst case: a limit is per broker."
+        yield f"For {count:,} of them all bytes count at one broker, the worst case: a limit applies per broker."
 
 
 def _left_out(answer: Answer, rows: pa.Table) -> Iterator[str]:
     if unsent := answer.fleet.unsent:
         listed = ", ".join(_counted(count, f"{library} {role}") for (library, role), count in sorted(unsent.items()))
         yield (
-            f"Not replayed: {listed}, whose library does not send bytes. Give the brokers' own byte-rate metrics with "
+            f"Not replayed: {listed}, whose library does not send bytes. Use the brokers' own byte-rate metrics with "
             "--rates or --prometheus."
         )
         if mixed := sum(
             row["throttled"] is not None and row["instances_without_bytes"] > 0 for row in rows.to_pylist()
         ):
-            yield f"Figures of {mixed:,} of the entities lack the bytes of such clients, and are too low."
+            yield f"The figures of {mixed:,} entities lack the bytes of these clients and are too low."
     silent = sum(
         row["throttled"] is None and row["limit_bytes_per_s"] is not None
         and row["instances"] > row["instances_without_bytes"]
@@ -139,11 +139,11 @@ def _left_out(answer: Answer, rows: pa.Table) -> Iterator[str]:
     )  # fmt: skip
     if silent:
         yield (
-            f"Nothing is recorded of {silent:,} whose library sends bytes: subscribe to "
+            f"No bytes are recorded for {silent:,}, although their library sends them: subscribe to "
             "org.apache.kafka.producer.node.outgoing.byte.total and org.apache.kafka.consumer.node.incoming.byte.total."
         )
     if answer.fleet.unlimited:
-        yield f"{_counted(answer.fleet.unlimited, 'client instance')} with none of these limits."
+        yield f"{_counted(answer.fleet.unlimited, 'client instance')} without any of these limits."
 
 
 def _counted(count: int, what: str) -> str:

@@ -1,4 +1,6 @@
-"""Which clients other limits would have throttled: those who share each limit, their rates, replays and suggestions."""
+"""Clients that other limits would have throttled: groups that share each limit, their rates, replays and
+suggestions.
+"""
 
 import math
 from collections import Counter
@@ -25,12 +27,12 @@ _BYTES_OF_KEY: Final = {PRODUCE: "bytes_sent", FETCH: "bytes_received"}
 
 Rows = list[dict[str, Any]]
 Run = Callable[[engines.Task], dict[int, Any]]
-"""Runs a task on each group of those who share a limit."""
+"""Runs a task on each group."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Group:
-    """Those who share a limit in one cluster.
+    """A group of clients that share a limit in one cluster.
 
     Attributes:
         sharers: their user and client id, and the place of their limit.
@@ -47,7 +49,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
-    """Who would have had which limit.
+    """Limits of the clients.
 
     Attributes:
         groups: by their numbers.
@@ -64,12 +66,12 @@ class Fleet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suggestion:
-    """A limit that would have throttled only so many.
+    """A limit that would have throttled only so many groups.
 
     Attributes:
-        quota: what it is for; its limit is the suggested one, None where nothing is recorded.
-        throttles: how many of those who share a limit it would have throttled.
-        of: how many there are with recorded rates.
+        quota: its entity, key and suggested limit, which is None without recorded rates.
+        throttles: number of groups that it would have throttled.
+        of: number of groups with recorded rates.
     """
 
     quota: AskedQuota
@@ -79,7 +81,7 @@ class Suggestion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """Rows of OUTCOMES, worst first, and what to say of them."""
+    """Rows of OUTCOMES, worst first, and remarks."""
 
     rows: Table
     suggestions: list[Suggestion]
@@ -87,14 +89,14 @@ class Answer:
 
 
 def fleet_of(clients: Table, asked: Sequence[AskedQuota]) -> Fleet:
-    """The groups of those who share a limit.
+    """Groups of clients that share a limit.
 
     Args:
         clients: rows of CLIENTS.
         asked: the limits.
     """
-    found, resolver = Groups(), Resolver(asked)
-    fleet = Fleet(groups=found.groups)
+    groups, resolver = Groups(), Resolver(asked)
+    fleet = Fleet(groups=groups.groups)
     unlimited = 0
     columns = ("cluster_id", "principal", "client_instance_id", "client_id", "dialect", "role")
     for row in clients.select(columns).to_pylist():
@@ -105,8 +107,8 @@ def fleet_of(clients: Table, asked: Sequence[AskedQuota]) -> Fleet:
         if sharers is None:
             unlimited += 1
             continue
-        number = found.number(sharers, row["cluster_id"])
-        group = found.groups[number]
+        number = groups.number(sharers, row["cluster_id"])
+        group = groups.groups[number]
         group.instances += 1
         if sends_bytes(row["dialect"], key):
             fleet.clients[row["cluster_id"], row["principal"], row["client_instance_id"]] = Client(number, key)
@@ -117,14 +119,14 @@ def fleet_of(clients: Table, asked: Sequence[AskedQuota]) -> Fleet:
 
 
 class Groups:
-    """Those who share a limit, numbered."""
+    """Numbers groups."""
 
     def __init__(self) -> None:
         self.groups: list[Group] = []
         self._numbers: dict[tuple[Sharers, str], int] = {}
 
     def number(self, sharers: Sharers, cluster_id: str) -> int:
-        """The number of these; a new one for the first of them."""
+        """Number of a group; a new one on first use."""
         number = self._numbers.setdefault((sharers, cluster_id), len(self.groups))
         if number == len(self.groups):
             self.groups.append(Group(sharers=sharers, cluster_id=cluster_id))
@@ -132,7 +134,7 @@ class Groups:
 
 
 def user_of(principal: str) -> str:
-    """The name that quotas know a principal by.
+    """Quota name of a principal.
 
     >>> user_of("User:alice"), user_of("")
     ('alice', '')
@@ -144,7 +146,7 @@ def user_of(principal: str) -> str:
 
 
 def sends_bytes(dialect: str | None, key: str) -> bool:
-    """True if a library sends what a limit is on, also of a library that is not known.
+    """True if a library sends the bytes that a limit applies to, or is unknown.
 
     >>> [sends_bytes(library, "producer_byte_rate") for library in ("java", "librdkafka", "franz-go", None)]
     [True, False, False, True]
@@ -157,7 +159,7 @@ def sends_bytes(dialect: str | None, key: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretch:
-    """The wide rows of some time.
+    """Wide rows of a stretch of time.
 
     Attributes:
         since: first time, inclusive; None for the first that there is.
@@ -174,16 +176,16 @@ class Stretch:
     @property
     def where(self) -> Any:
         """The condition: a `pyarrow.compute.Expression`."""
-        found = pc.field("window_s") > 0
+        condition = pc.field("window_s") > 0
         if self.since is not None:
-            found &= (pc.field("window_start") >= self.since) & (pc.field("date") >= self.since.date())
+            condition &= (pc.field("window_start") >= self.since) & (pc.field("date") >= self.since.date())
         if self.until is not None:
-            found &= (pc.field("window_start") < self.until) & (pc.field("date") <= self.until.date())
-        return found
+            condition &= (pc.field("window_start") < self.until) & (pc.field("date") <= self.until.date())
+        return condition
 
 
 def stretch(store: Store, since: datetime | None, until: datetime | None) -> Stretch:
-    """What the tables have of a time.
+    """Extent of the tables in a stretch of time.
 
     Raises:
         TableError: nothing.
@@ -201,13 +203,13 @@ def stretch(store: Store, since: datetime | None, until: datetime | None) -> Str
         span = " and ".join(
             f"{word} {time:%Y-%m-%d %H:%M} UTC" for word, time in (("since", since), ("until", until)) if time
         )
-        raise TableError(f"the tables in {store.root} have nothing {span}: give another --since or --until")
+        raise TableError(f"the tables in {store.root} have nothing {span}: change --since or --until")
     window_s = max(file["max.window_s"] for file in files)
     return Stretch(since=since, until=until, rows=sum(file["num_records"] for file in files), window_s=window_s)
 
 
 def reader(store: Store, fleet: Fleet, of: Stretch, *, to_one: bool) -> ReadRates:
-    """Reads the rates of the clients that have a limit."""
+    """Reader for the rates of clients with a limit."""
     return ReadRates(
         windows=store.snapshot(catalog.WINDOWS),
         where=of.where,
@@ -218,7 +220,7 @@ def reader(store: Store, fleet: Fleet, of: Stretch, *, to_one: bool) -> ReadRate
 
 
 def clients_of(store: Store, of: Stretch) -> Table:
-    """The rows of CLIENTS that were there in a time."""
+    """Rows of CLIENTS seen in a stretch of time."""
     where = pc.field("client_instance_id").is_valid()
     if of.since is not None:
         where &= pc.field("last_seen") >= of.since
@@ -229,12 +231,12 @@ def clients_of(store: Store, of: Stretch) -> Table:
 
 
 def parts_of(of: Stretch, least: int = 1) -> list[shards.Part]:
-    """Ranges of client ids that are read one after the other."""
+    """Ranges of client ids to read one after the other."""
     return shards.parts(max(-(-of.rows // _ROWS_AT_ONCE), least))
 
 
 _ROWS_AT_ONCE: Final = 1_000_000
-"""Of some twenty columns: about 200 MB."""
+"""Rows of about twenty columns: about 200 MB."""
 
 
 def answer(
@@ -282,7 +284,7 @@ def answer(
 def _suggested(
     place: int, asked: Sequence[AskedQuota], fleet: Fleet, peaks: Mapping[int, float], top_percent: float
 ) -> Suggestion:
-    """The least whole limit that throttles no more of those who share it than asked for."""
+    """The least whole limit that throttles at most the requested share of groups."""
     own = sorted((peak for number, peak in peaks.items() if fleet.groups[number].sharers.quota == place), reverse=True)
     allowed = math.floor(len(own) * top_percent / 100)
     limit = float(max(math.ceil(own[allowed]), 1)) if allowed < len(own) else None
@@ -303,8 +305,8 @@ def _of_group(group: Group, quota: AskedQuota) -> dict[str, Any]:
 
 
 def _ranked(rows: Iterable[Mapping[str, Any]]) -> Table:
-    """The longest held first, then the nearest to their limit; those of whom nothing is known last."""
-    found = pa.Table.from_pylist(list(rows), schema=OUTCOMES)
+    """Longest throttled first, then nearest to the limit; groups without data last."""
+    table = pa.Table.from_pylist(list(rows), schema=OUTCOMES)
     order = [("throttled_share", "descending"), ("peak_ratio", "descending")]
     order += [(name, "ascending") for name in ("quota_key", "user", "client_id", "cluster_id")]
-    return found.take(pc.sort_indices(found, sort_keys=order))
+    return table.take(pc.sort_indices(table, sort_keys=order))

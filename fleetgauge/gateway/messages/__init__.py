@@ -1,1 +1,1 @@
-"""Readers of what quotas and statistics need of requests and responses: bounded, and without I/O."""
+"""Readers for the fields of requests and responses that quotas and statistics need: bounded, and without I/O."""

@@ -31,20 +31,20 @@ _KEPT: Final = frozenset({"acks", "group_id", "member_epoch", "transactional_id"
 _TOPIC_NAMES: Final = frozenset({"name", "topic"})
 _NODE_IDS: Final = frozenset({"node_id", "broker_id"})
 _ADDRESS: Final = frozenset({"host", "port"})
-"""What follows the node id in the address of a broker."""
+"""Fields that follow the node id in the address of a broker."""
 _LED: Final = ("partition_index", "leader_id")
-"""Of a partition in Metadata responses; the leader follows the index."""
+"""Fields of a partition in Metadata responses; the leader follows the index."""
 
 
 class Op(enum.IntEnum):
-    """What one step of a walk does."""
+    """Action of one step of a walk."""
 
     SKIP = 0
     """Passes over `size` bytes."""
     ERROR = 1
     """Counts an error code."""
     THROTTLE_TIME = 2
-    """Notes where the throttle time is."""
+    """Records the offset of the throttle time."""
     NUMBER = 3
     """Keeps an integer of `size` bytes."""
     SIZED = 4
@@ -60,20 +60,21 @@ class Op(enum.IntEnum):
     ARRAY = 9
     """Repeats `steps`; prefix as in `SIZED`."""
     PARTITIONS = 10
-    """As ARRAY, and notes the number of elements as that of the topic's partitions."""
+    """Like ARRAY; also records the number of elements as that of the topic's partitions."""
     OPTIONAL = 11
     """A struct after a byte that is negative for null."""
     TAGS = 12
     """Passes over tagged fields."""
     ENDPOINTS = 13
-    """Notes where the addresses of brokers are, the last field of a response: tagged, with `steps` over its value, or
-    an array before the tags."""
+    """Records the offset of the brokers' addresses, the last field of a response: a tagged field, with `steps` over its
+    value, or an array before the tags.
+    """
     ADDRESS = 14
     """Passes over node id, host and port of a broker; prefix of the host as in `SIZED`."""
     ADDRESSES_END = 15
-    """Notes that no address follows, but in a tagged field."""
+    """Records that no address follows, except in a tagged field."""
     LEADER = 16
-    """Reads index and leader of a partition, the first 8 of `size` bytes, where they are wanted."""
+    """Reads index and leader of a partition, the first 8 of `size` bytes, if they are wanted."""
 
 
 class Step(NamedTuple):

@@ -1,4 +1,5 @@
-"""Walks over a body as its bytes pass, and keeps what statistics need. Memory does not depend on the body's length.
+"""Walks over a body while its bytes pass, and keeps the values that statistics need. Memory does not depend on the
+body's length.
 
 A body that does not follow its layout ends the walk and is passed all the same: the peer judges it.
 """
@@ -13,7 +14,7 @@ from fleetgauge.gateway.messages.layout import Op, Step
 MAX_TEXT_BYTES: Final = 32_767
 """Longest string that is kept [B]; Kafka's strings are no longer."""
 MAX_STEPS: Final = 20_000
-"""Steps of one walk for statistics: a body of many thousands of partitions is not read to its end."""
+"""Most steps of a walk for statistics: a body with many thousands of partitions is not read to its end."""
 MAX_BATCHES: Final = 1_000
 """Batch headers read of one partition; the rest of its records is passed over."""
 MAX_TOPICS: Final = 1_000
@@ -29,11 +30,11 @@ _INT16, _INT32, _PAIR = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(
 _LENGTH_AND_MAGIC: Final = struct.Struct(">8xi4xb")
 _BATCH_HEADER_BYTES: Final = 61
 _BATCH_OVERHEAD_BYTES: Final = 12
-"""Offset and length, which the length does not count."""
+"""Bytes of offset and length, which the length does not count."""
 _ATTRIBUTES: Final = struct.Struct(">21xh")
 _RECORDS_COUNT: Final = struct.Struct(">57xi")
 _OLD_MESSAGE_BYTES: Final = 18
-"""Up to the attributes of a message of formats 0 and 1."""
+"""Bytes of a message of formats 0 and 1 up to its attributes."""
 
 # A look-up in an enumeration takes longer than the steps themselves.
 _ADDRESS: Final = Op.ADDRESS
@@ -60,7 +61,7 @@ class MalformedError(Exception):
 
 
 class Topic:
-    """What one topic has in a body.
+    """Values of one topic in a body.
 
     Attributes:
         name: as the body has it; empty if it has the id alone.
@@ -183,7 +184,7 @@ class Walk:
 
     @property
     def ahead(self) -> int:
-        """How many of the next bytes are passed over unread [B]."""
+        """Number of the next bytes that are passed over unread [B]."""
         return max(self._at - len(self._data), 0)
 
     def feed(self, chunk: bytes) -> None:
@@ -291,7 +292,7 @@ class Walk:
         return True
 
     def _mark(self, step: Step) -> None:
-        """Notes a place in the body."""
+        """Records an offset in the body."""
         if step.op is _THROTTLE_TIME:
             self.throttle_time_at = self.position
             self._at += step.size
@@ -418,7 +419,7 @@ class Walk:
         raise MalformedError(f"a varint that is too long at {self.position}")
 
     def bound(self) -> None:
-        """Bounds the walk again, once what needed all fields is done, unless leaders are read."""
+        """Limits the number of steps again, once the part that needed all fields is done, unless leaders are read."""
         self.is_bounded = not self._read_leaders
 
     def _records(self, prefix: int) -> Steps:

@@ -1,4 +1,5 @@
-"""Quotas on what passes: PRODUCE, FETCH, REQUEST and CONTROLLER_MUTATION, by the managers of `quotas`. No I/O.
+"""Quotas on the gateway's traffic: PRODUCE, FETCH, REQUEST and CONTROLLER_MUTATION, by the managers of `quotas`. No
+I/O.
 
 What a broker does is in Kafka's `KafkaApis`: `handleProduceRequest`, `handleFetchRequest`, and
 `RequestHandlerHelper`. Differences are listed in docs/limit/quotas.md.
@@ -35,7 +36,7 @@ from fleetgauge.quotas.identities import Identities, Identity
 from fleetgauge.quotas.managers import QuotaManagers
 
 _ILLEGAL_SASL_STATE: Final = (34).to_bytes(2, "big")
-"""Error code of a SaslHandshake or SaslAuthenticate that is no part of a log-in."""
+"""Error code of a SaslHandshake or SaslAuthenticate outside a login."""
 
 _INT32: Final = struct.Struct(">i")
 _MAX_INT32: Final = 2**31 - 1
@@ -43,11 +44,11 @@ _MAX_INT32: Final = 2**31 - 1
 
 @dataclass(slots=True, eq=False)
 class Judged:
-    """What is kept with a request until its answer.
+    """State of a request until its response.
 
     Attributes:
-        identity: whose quotas apply.
-        throttle_time_ms: that was decided when the request came [ms].
+        identity: the quota entity.
+        throttle_time_ms: decided on arrival of the request [ms].
         is_muted: True while the connection waits for the answer: it is over its PRODUCE quota.
         keeps_session: True for a fetch within a fetch session.
         mutation_quota: of a request that creates or deletes partitions.
@@ -93,7 +94,7 @@ class QuotaJudge:
         self.unread_mutations = 0
 
     def begin(self, connection: ClientConnection, request: InFlight, now_ms: int) -> Judged:
-        """Returns what is kept with a request."""
+        """Returns the state of a new request."""
         return Judged(self._identities.of(connection.principal, request.client_id, now_ms))
 
     def request(
@@ -115,7 +116,7 @@ class QuotaJudge:
         return verdict
 
     def _needed_of_response(self, request: InFlight, judged: Judged) -> int:
-        """How many bytes of the response are needed, to write the throttle time into it."""
+        """Number of bytes of the response that are needed to write the throttle time into it."""
         managers, key = self._managers, request.api_key
         if judged.throttle_time_ms and request.is_answered:
             return WHOLE_FRAME
@@ -187,7 +188,7 @@ class QuotaJudge:
             request.local = head + with_throttle_time(request, body, throttle_ms)
 
     def exempt(self, gateway_ns: int, now_ms: int) -> None:
-        """Records time that is exempt from request quotas: that of requests without an answer [ns]."""
+        """Records time that is exempt from request quotas: that of requests without a response [ns]."""
         manager = self._managers.request
         if manager.quotas_enabled and gateway_ns:
             manager.exempt_sensor.record(nanos_to_percentage(gateway_ns), now_ms)
@@ -208,7 +209,9 @@ class QuotaJudge:
     def _fetch(
         self, connection: ClientConnection, request: InFlight, judged: Judged, body: bytes, now_ms: int
     ) -> RequestVerdict:
-        """Bounds a response to what the quota's windows hold, as Kafka does: a larger one could never be delivered."""
+        """Limits a response to the capacity of the quota's windows, as Kafka does: a larger one could never be
+        delivered.
+        """
         layout = request_layout(FETCH, request.api_version)
         if layout is None:
             return None
@@ -268,7 +271,7 @@ class QuotaJudge:
         return Answer(mutations.refusal(throttle_ms))
 
     def _request_time(self, request: InFlight, judged: Judged, body: bytes, gateway_ns: int, now_ms: int) -> int:
-        """Records the time of a request whose answer begins with `body`; returns its throttle time [ms]."""
+        """Records the time of a request whose response begins with `body`; returns its throttle time [ms]."""
         manager = self._managers.request
         if not manager.quotas_enabled:
             return 0
@@ -280,7 +283,7 @@ class QuotaJudge:
         return manager.record_and_get_throttle_time_ms(session, client_id, took, now_ms)
 
     def _unrecord(self, judged: Judged, size: int, body: bytes, request: InFlight, now_ms: int) -> bool:
-        """Takes the record of a fetch back that will be answered empty; False for one that is passed all the same.
+        """Removes the record of a fetch that will get an empty response; False for one that passes all the same.
 
         A response that the windows cannot hold, such as a single batch above the limit, is passed: it would be as large
         the next time.
@@ -310,13 +313,13 @@ class QuotaJudge:
 
 
 _HEAD_BYTES: Final = 16
-"""Of a response [B]: throttle time, error code and fetch session are within."""
+"""Bytes of a response that contain throttle time, error code and fetch session [B]."""
 _SESSIONS_SINCE: Final = 7
 """First version of Fetch with fetch sessions (KIP-227), and an error code of the whole response."""
 _FLEXIBLE_SINCE: Final = 12
 _ERROR_AT: Final = 4
 _SESSION_AT: Final = 6
-"""Offsets in a response of these versions [B]."""
+"""Offset of the fetch session in a response of these versions [B]."""
 _NO_TOPICS: Final = bytes(4)
 _NO_TOPICS_NOR_TAGS: Final = b"\x01\x00"
 
@@ -339,7 +342,7 @@ def with_throttle_time(request: InFlight, body: bytes, throttle_time_ms: int) ->
 
 
 def _empty_fetch(request: InFlight, body: bytes, throttle_time_ms: int, *, keeps_session: bool) -> bytes:
-    """The body of Kafka's answer to a throttled fetch: no topics; the session that the request was in, or none.
+    """Body of Kafka's response to a throttled fetch: no topics; the session of the request, or none.
 
     Args:
         request: a Fetch.

@@ -1,4 +1,4 @@
-"""Requests that create and delete partitions, as the quota of partition mutations sees them (KIP-599)."""
+"""Requests that create and delete partitions, as counted by the quota of partition mutations (KIP-599)."""
 
 import dataclasses
 import datetime
@@ -31,7 +31,7 @@ STRICT_SINCE: Final = {
     DELETE_TOPICS: DELETE_TOPICS_STRICT_SINCE_VERSION,
     CREATE_PARTITIONS: CREATE_PARTITIONS_STRICT_SINCE_VERSION,
 }
-"""By api key: the first version whose clients know THROTTLING_QUOTA_EXCEEDED."""
+"""First version, by API key, whose clients know THROTTLING_QUOTA_EXCEEDED."""
 
 QUOTA_EXCEEDED: Final = "The throttling quota has been exceeded."
 """Kafka's message of THROTTLING_QUOTA_EXCEEDED."""
@@ -88,7 +88,7 @@ class MutationRequest:
         return _written(dataclasses.replace(self._message, **{self._field: topics}))
 
     def refusal(self, throttle_time_ms: int) -> bytes:
-        """The answer that refuses every topic, a whole frame.
+        """The response that refuses every topic, as a whole frame.
 
         Args:
             throttle_time_ms: when to try again [ms].
@@ -99,7 +99,7 @@ class MutationRequest:
         return encode_response(self._request.correlation_id, response)
 
     def with_refused(self, body: bytes, refused: Sequence[Mutation]) -> bytes:
-        """The broker's answer with results of the topics that were not passed to it, before its own.
+        """The broker's response with results of the withheld topics added before its own.
 
         Args:
             body: of the answer, or its beginning; of a strict version, which all have a throttle time and then a
@@ -134,7 +134,7 @@ _RESULTS_AT: Final = 4
 
 
 def _created(topic: Any, partitions_of: PartitionsOf) -> int:
-    """-1 partitions are the broker's `num.partitions`, which is not known here."""
+    """Number of created partitions; -1 in the request means the broker's `num.partitions`, which is unknown here."""
     if topic.assignments:
         return len(topic.assignments)
     return max(int(topic.num_partitions), 1)

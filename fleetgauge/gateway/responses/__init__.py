@@ -1,1 +1,1 @@
-"""What is replaced in a broker's responses."""
+"""Parts of a broker's responses that the gateway replaces."""

@@ -1,4 +1,4 @@
-"""Addresses of brokers that follow the records of a response (KIP-951): hidden, where clients reach brokers by others.
+"""Addresses of brokers after the records of a response (KIP-951): hidden if clients reach brokers by other addresses.
 
 From Fetch 16 on, and in ShareFetch and ShareAcknowledge, a response ends with the endpoints of the new leaders that it
 names. Its size stands before the records, which pass without being collected, so the endpoints cannot be replaced by
@@ -55,8 +55,8 @@ class HiddenEndpoints:
         return self._fed >= self._size
 
     def take(self, chunk: bytes, walk: Walk) -> bytes:
-        """Takes the next bytes, of any number, which the walk has had; returns those that pass: all but endpoints that
-        are not at hand as a whole.
+        """Takes the next bytes, of any number, which the walk has had; returns the bytes that pass: all except
+        endpoints that have not arrived completely.
 
         Raises:
             ProtocolError: the response does not follow its layout.
@@ -84,7 +84,7 @@ class HiddenEndpoints:
 
 
 def _renamed(tags: bytes) -> bytes:
-    """Tagged fields, of which field 0, the endpoints, becomes zeros with a tag that no client knows."""
+    """Tagged fields, in which field 0, the endpoints, is replaced by zeros with a tag that no client knows."""
     renamed = bytearray(tags)
     count, at = read_uvarint(tags, 0)
     if count > MAX_TAGGED_FIELDS:
@@ -102,7 +102,7 @@ def _renamed(tags: bytes) -> bytes:
 
 
 def _emptied(endpoints: bytes) -> bytes:
-    """An array of endpoints, and tagged fields: none of them, and a tagged field that makes up for their length."""
+    """An empty array of endpoints, and tagged fields with one that fills the removed length."""
     count, _ = read_uvarint(endpoints, 0)
     if count <= 1:
         return endpoints

@@ -1,4 +1,4 @@
-"""The parts of responses that the gateway replaces: addresses of brokers, and the list of APIs. No I/O.
+"""Parts of responses that the gateway replaces: addresses of brokers, and the list of APIs. No I/O.
 
 Everything else stays as the broker wrote it.
 """
@@ -21,7 +21,7 @@ _SINCE: Final = {PRODUCE: 10, METADATA: 0, FIND_COORDINATOR: 0, DESCRIBE_CLUSTER
 
 
 class Splice(NamedTuple):
-    """`replacement` stands for the bytes from `start` to `end`."""
+    """`replacement` replaces the bytes from `start` to `end`."""
 
     start: int
     end: int
@@ -134,7 +134,7 @@ class AddressSplice:
 
 
 def api_versions_splicer(own: Mapping[int, tuple[int, int]], withheld: Collection[int] = ()) -> Splicer:
-    """The function that cuts the list of an ApiVersions response to the APIs and versions that pass.
+    """The function that reduces the list in an ApiVersions response to the APIs and versions that pass.
 
     Args:
         own: lowest and highest version of the APIs that the gateway answers itself, in place of the broker's.

@@ -1,1 +1,1 @@
-"""The bytes of a client's connection in either direction, and the gateway's own authentication between them."""
+"""Both directions of a client's connection, and the gateway's own authentication between them."""

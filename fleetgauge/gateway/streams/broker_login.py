@@ -15,7 +15,7 @@ from fleetgauge.wire.sasl.login import Login, LoginError
 _HEADER: Final = struct.Struct(">ihhih")
 """Size, API key, version, correlation id, null client id."""
 _VERSION: Final = 1
-"""Of both APIs: tokens in SaslAuthenticate, and the session's lifetime in its answer (KIP-368): Kafka 2.2."""
+"""Version of both APIs: tokens in SaslAuthenticate, and the session's lifetime in its response (KIP-368): Kafka 2.2."""
 _CORRELATION_ID: Final = 714
 _INT16, _INT32, _INT64 = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">q")
 _UNSUPPORTED_MECHANISM: Final = 33
@@ -57,7 +57,7 @@ class BrokerLogin:
         return _frame(SASL_HANDSHAKE, _INT16.pack(len(mechanism)) + mechanism)
 
     def receive(self, body: bytes) -> bytes:
-        """Takes the body of the answer to the latest request; returns the next request, empty if there is none.
+        """Takes the body of the response to the latest request; returns the next request, empty if there is none.
 
         Raises:
             LoginError: the broker refuses the user, or what it answers is wrong.
@@ -100,7 +100,7 @@ class BrokerLogin:
 
 
 def own_request(frame: bytes, now_ns: int) -> InFlight:
-    """What is kept of a request of the gateway itself until its answer."""
+    """The state of a request of the gateway itself."""
     size, key, version, correlation_id, _ = _HEADER.unpack_from(frame)
     request = InFlight(key, version, correlation_id, "", size, now_ns)
     request.is_own = True
@@ -114,8 +114,8 @@ def _frame(key: int, body: bytes) -> bytes:
 def _texts(body: bytes, position: int) -> list[str]:
     (count,) = _INT32.unpack_from(body, position)
     position += _INT32.size
-    found = []
+    texts = []
     for _ in range(count):
         text, position = read_text(body, position, flexible=False)
-        found.append(text.decode(errors="replace"))
-    return found
+        texts.append(text.decode(errors="replace"))
+    return texts

@@ -1,4 +1,4 @@
-"""When the gateway itself logs in on a connection to a broker, and what of the client waits for it. No I/O.
+"""Times at which the gateway itself logs in on a connection to a broker, and the client's requests that wait. No I/O.
 
 `gateway.streams.broker_login` has one exchange. Its requests stand among those of the client: the client's next
 ones are held from the first request of an exchange until the last answer.
@@ -13,7 +13,7 @@ from fleetgauge.gateway.streams.request_stream import RequestStream
 from fleetgauge.wire.sasl.login import Login
 
 LOGIN_WITHIN_MS: Final = 10_000
-"""How long the broker may take to answer a request of the gateway's own login [ms]."""
+"""Time limit for the broker's response to a request of the gateway's own login [ms]."""
 
 
 @dataclass(slots=True, eq=False)
@@ -53,8 +53,8 @@ class OwnLogin:
         return self._sent(self._exchange.begin(), now_ns)
 
     def hold_if_due(self, now_ns: int) -> None:
-        """Holds the client's next requests until the gateway has logged in again (KIP-368), if that is due: when the
-        connection is used, as Kafka's clients do, since an unused one may well end.
+        """Holds the client's next requests until the gateway has logged in again (KIP-368), if that is due. This
+        happens when the connection is used, as in Kafka's clients, since an unused one may soon end.
         """
         if self._renews_at_ns and now_ns >= self._renews_at_ns:
             self._renews_at_ns = 0
@@ -62,14 +62,15 @@ class OwnLogin:
             self._requests.mutes += 1
 
     def renew(self, now_ns: int) -> bytes:
-        """Begins the login that `hold_if_due` made due, once no request is under way; else returns no bytes."""
+        """Begins the login that `hold_if_due` made due, once no request is in flight; else returns no bytes."""
         exchange = self._exchange
         if exchange is None or exchange.has_begun or self._requests.is_within:
             return b""
         return self._sent(exchange.begin(), now_ns)
 
     def receive(self, body: bytes, now_ns: int) -> bytes:
-        """Takes an answer. At the end of an exchange there are no bytes, and the client's requests are not held.
+        """Takes a response. At the end of an exchange it returns no bytes, and the client's requests are no longer
+        held.
 
         Raises:
             LoginError: see `BrokerLogin.receive`.

@@ -128,17 +128,17 @@ class RequestStream:
 
     @property
     def is_within(self) -> bool:
-        """True if the rest of a request is yet to pass: nothing else can be written to the broker."""
+        """True if the rest of a request has yet to pass: nothing else can be written to the broker."""
         return self._left > 0
 
     @property
     def is_within_unanswered(self) -> bool:
-        """True if that request has no answer."""
+        """True if that request has no response."""
         return self._under_way is not None and not self._under_way.is_answered
 
     @property
     def kept_bytes(self) -> int:
-        """Size of what is kept for later [B]."""
+        """Size of the bytes kept for later [B]."""
         return len(self._kept)
 
     @property
@@ -187,20 +187,22 @@ class RequestStream:
         pass_on(self.output, data, start, position)
 
     def end(self) -> None:
-        """Notes that no more bytes come. The broker never answers a request that is cut: it is no longer awaited."""
+        """Records that no more bytes come. A request that is cut off is no longer awaited, since the broker never
+        answers it.
+        """
         request = self._under_way
         if request is not None and request.local is None and request in self._in_flight:
             self._in_flight.remove(request)
 
     def close(self) -> None:
-        """Drops what refers to the connection, which has ended: without a cycle it is freed at once, where the garbage
-        collector comes seldom. No bytes can be taken any more.
+        """Drops references to the ended connection, so that it is freed at once without waiting for the garbage
+        collector. No bytes can be taken any more.
         """
         del self._connection, self._serve, self._may_go_on
         self._gate = None
 
     def _feed(self, data: bytes) -> None:
-        """Has the walk over the frame under way take its next bytes; `_left` come after them."""
+        """Passes the next bytes to the walk over the current frame; `_left` bytes follow them."""
         if self._walk is not None:
             self._walk.feed(data)
             if not self._left:
@@ -221,8 +223,8 @@ class RequestStream:
             self._serve(request, data[start : start + request.size])
 
     def _judge(self, data: bytes, position: int, now_ns: int) -> tuple[InFlight, bytes | None] | None:
-        """Returns the request at `position` and its bytes for the broker: None as they are, empty for none. Returns
-        None, and sets `_wanted`, if more of the frame is needed, or no request is handled now.
+        """Returns the request at `position` and its bytes for the broker: None for unchanged, empty for none. Returns
+        None, and sets `_wanted`, if more of the frame is needed, or if requests are held.
         """
         if self.is_held:
             self._wanted = 0
@@ -252,7 +254,7 @@ class RequestStream:
         return None
 
     def _decide(self, request: InFlight, data: bytes, position: int, now_ns: int) -> bytes | None:
-        """What is passed in place of the request: None for itself, empty bytes for nothing."""
+        """Bytes that are passed in place of the request: None for the request itself, empty bytes for nothing."""
         key = request.api_key
         if key == PRODUCE:
             self._read_acks(request, data, position)
@@ -290,14 +292,14 @@ class RequestStream:
         return InFlight(key, version, correlation_id, str(data[start:end], "utf-8", "replace"), size, now_ns)
 
     def _body(self, request: InFlight, data: bytes, position: int) -> int:
-        """The position of the request's body."""
+        """Offset of the request's body."""
         (id_length,) = _INT16.unpack_from(data, position + _HEADER.size - 2)
         start = position + _HEADER.size + max(id_length, 0)
         api = PASSED[request.api_key]
         return skip_tagged_fields(data, start) if request.api_version >= api.flexible_from else start
 
     def _read_acks(self, request: InFlight, data: bytes, position: int) -> None:
-        """Finds out whether a Produce is answered: not with acks=0."""
+        """Sets whether a Produce has a response: not with acks=0."""
         body = self._body(request, data, position)
         if request.api_version >= 3:
             _, body = read_text(data, body, flexible=request.api_version >= 9)

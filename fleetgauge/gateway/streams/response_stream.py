@@ -27,12 +27,12 @@ from fleetgauge.wire.messages.request_reader import skip_tagged_fields
 _HEADER: Final = struct.Struct(">ii")
 """Size and correlation id."""
 _ID_BYTES: Final = 4
-"""Of the correlation id [B]; the size of a response counts it."""
+"""Size of the correlation id [B]; the size of a response includes it."""
 _INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
 _MAX_WHOLE_BYTES: Final = 64 * 1024
 """Longest response that is read as a whole [B], and the longest header."""
 _PIECE_BYTES: Final = 4 * 1024
-"""Read of a body between two looks at the clock [B]: a millisecond for the densest of bodies."""
+"""Bytes of a body that are read between two checks of the clock [B]: a millisecond for the densest bodies."""
 
 
 class ResponseStream:
@@ -108,7 +108,9 @@ class ResponseStream:
 
     @property
     def awaits_local(self) -> bool:
-        """True if the next answer is the gateway's, and not made yet: nothing is read from the broker meanwhile."""
+        """True if the next response is the gateway's own and not ready yet: nothing is read from the broker
+        meanwhile.
+        """
         return bool(self._in_flight) and self._in_flight[0].local == b"" and self._request is None
 
     @property
@@ -118,19 +120,19 @@ class ResponseStream:
 
     @property
     def is_cut(self) -> bool:
-        """True within a response, or if bytes wait."""
+        """True within a response, or if bytes are waiting."""
         return self._request is not None or len(self._kept) > 0
 
     @property
     def kept_bytes(self) -> int:
-        """Size of what is kept for later [B]."""
+        """Size of the bytes kept for later [B]."""
         kept = len(self._kept)
         if self._front is not None:
             kept += len(self._front)
         return kept if self._rewriter is None else kept + self._rewriter.kept_bytes
 
     def receive(self, data: bytes, now_ns: int) -> None:
-        """Takes the next bytes; empty ones when an answer of the gateway has been made, or a turn begins.
+        """Takes the next bytes; empty bytes when the gateway's own response is ready, or when a turn begins.
 
         Raises:
             ProtocolError: the stream is malformed, or its answers are not in the order of requests.
@@ -156,7 +158,7 @@ class ResponseStream:
             self._kept.keep(data, position, self._wanted)
 
     def _next(self, data: bytes, start: int, position: int, now_ns: int) -> tuple[int, int] | None:
-        """Passes the gateway's own answer, or begins with the response at `position`; None if neither can be done.
+        """Passes the gateway's own response, or starts the response at `position`; None if neither is possible.
 
         Returns:
             From where on bytes are yet to pass, and where the next ones are, as `_continue`.
@@ -179,7 +181,9 @@ class ResponseStream:
         return self._continue(request, data, start, body, now_ns)
 
     def _continue(self, request: InFlight, data: bytes, start: int, position: int, now_ns: int) -> tuple[int, int]:
-        """Handles the bytes at `position` of the response under way: all at hand, or a piece of what has to be read."""
+        """Handles the bytes of the current response at `position`: all that arrived, or a piece if they have to be
+        read.
+        """
         walk, is_plain = self._walk, self._front is None and self._rewriter is None and not self._drops
         count = min(self._left, len(data) - position)
         if walk is not None:
@@ -200,18 +204,18 @@ class ResponseStream:
         return start, end
 
     def pause_ms(self, now_ns: int) -> int:
-        """How long the next turn has to wait [ms], for the sake of the client's quota; 0 for no longer than others."""
+        """Delay of the next turn because of the client's quota [ms]; 0 for none."""
         if self._request is None or not self._judges:
             return 0
         return self._policy.rules.interrupted(self._connection, self._request, now_ns)
 
     def close(self) -> None:
-        """See `RequestStream.close`; also drops what is kept."""
+        """See `RequestStream.close`; also drops kept bytes."""
         del self._connection, self._take_own, self._may_go_on
         self._kept, self._front, self._rewriter = KeptBytes(), None, None
 
     def release(self) -> None:
-        """Puts out the gateway's own answers that are due, of a connection that is about to end."""
+        """Writes the gateway's own responses that are due, before the connection ends."""
         in_flight = self._in_flight
         while not self.is_cut and in_flight and in_flight[0].local:
             self.output.append(in_flight[0].local)
@@ -270,7 +274,7 @@ class ResponseStream:
             self._sent(request, now_ns)
 
     def _needed_walk(self, request: InFlight) -> Walk:
-        """The walk over the response under way, however many fields it has."""
+        """The walk over the current response, with no limit on the number of fields."""
         if self._walk is None:
             layout = response_layout(request.api_key, request.api_version)
             assert layout is not None  # of every version that passes
@@ -284,7 +288,7 @@ class ResponseStream:
             self._policy.rules.sent(self._connection, request, self._size, now_ns)
 
     def _take(self, piece: bytes, request: InFlight, now_ns: int) -> None:
-        """Takes bytes of a response that do not pass as they are; the walk has had them."""
+        """Takes bytes of a response that do not pass unchanged; the walk has had them."""
         rewriter = self._rewriter
         if rewriter is not None:
             assert self._walk is not None
@@ -318,7 +322,7 @@ class ResponseStream:
         self._request, self._walk, self._drops = None, None, False
 
     def _body_at(self, request: InFlight, front: bytearray) -> int | None:
-        """Where the body begins, behind tagged fields of the header; None if they are not at hand."""
+        """Offset of the body, after tagged fields of the header; None if they have not arrived."""
         if request.api_version < PASSED[request.api_key].flexible_from or request.api_key == API_VERSIONS:
             return 0
         if front[:1] == b"\0":
@@ -331,7 +335,7 @@ class ResponseStream:
             return None
 
     def _is_at_hand(self, request: InFlight, front: bytearray) -> bool:
-        """True if as much of the response is there as is needed to replace a part."""
+        """True if enough of the response has arrived to replace a part."""
         kept = 0 if self._rewriter is None else self._rewriter.kept_bytes
         if self._left == 0 and not kept:
             return True
@@ -341,7 +345,7 @@ class ResponseStream:
         return body is not None and len(front) - body >= _shown_bytes(request)
 
     def _decide(self, request: InFlight, front: bytearray, now_ns: int) -> None:
-        """Replaces what is to be replaced of the beginning of a response, and passes it."""
+        """Replaces the parts of a response's beginning that must be replaced, and passes it."""
         if request.is_own:
             self._take_own(bytes(front))
         else:

@@ -6,13 +6,13 @@ from typing import Final, NamedTuple
 from fleetgauge.gateway.messages.walk import COMPRESSIONS, Walk
 
 OTHER_CLIENTS: Final = "<others>"
-"""Client id of the clients beyond the bound."""
+"""Client id that stands for the clients beyond the limit."""
 MAX_NAME_CHARACTERS: Final = 256
-"""Client ids and group ids are cut to it."""
+"""Maximum length of client ids and group ids; longer ones are cut."""
 
 
 class Key(NamedTuple):
-    """What requests are counted by.
+    """Key by which requests are counted.
 
     Attributes:
         principal, client_id, api_key: of the requests.
@@ -69,7 +69,7 @@ class Counts:
         self.add_errors(other.errors)
 
     def add_batches(self, walk: Walk) -> None:
-        """Adds what a walk over a Produce request found."""
+        """Adds the counts of a walk over a Produce request."""
         self.batches += walk.batches
         self.records += walk.records
         self.record_bytes += walk.record_bytes
@@ -132,11 +132,11 @@ class TrafficCounts:
 
     def since_start(self) -> dict[Key, Counts]:
         """The totals with the current minute, by client and API."""
-        found: dict[Key, Counts] = {}
+        totals: dict[Key, Counts] = {}
         for source in (self.totals, self._minute):
             for key, counts in source.items():
-                found.setdefault(key._replace(group_id=""), Counts()).add(counts)
-        return found
+                totals.setdefault(key._replace(group_id=""), Counts()).add(counts)
+        return totals
 
     def _client(self, principal: str, client_id: str) -> str:
         known = self._clients.get((principal, client_id))

@@ -18,14 +18,14 @@ from fleetgauge.quotas.managers import QuotaManagers
 _JOIN_GROUP: Final = 11
 _CONSUMER_GROUP_HEARTBEAT: Final = 68
 _WITH_GROUP: Final = frozenset({8, _JOIN_GROUP, 13, 14, _CONSUMER_GROUP_HEARTBEAT})
-"""OffsetCommit, JoinGroup, LeaveGroup, SyncGroup, ConsumerGroupHeartbeat: the group is counted by."""
+"""OffsetCommit, JoinGroup, LeaveGroup, SyncGroup, ConsumerGroupHeartbeat: counted by group."""
 _UNKNOWN_TOPIC_OR_PARTITION: Final = 3
 _MAX_TOPICS: Final = 100_000
 
 
 @dataclass(slots=True, eq=False)
 class Passage:
-    """What is kept with a request until its answer.
+    """State of a request until its response.
 
     Attributes:
         judged: the quotas' part.
@@ -37,7 +37,7 @@ class Passage:
 
 
 class TopicPartitions:
-    """Numbers of partitions, and their leaders, as brokers' Metadata responses to any client list them.
+    """Numbers of partitions and their leaders, from the brokers' Metadata responses to any client.
 
     At most 100,000 topics, by name and by id; then those that were seen first are forgotten.
     """
@@ -47,11 +47,11 @@ class TopicPartitions:
         self._led: dict[str, Topic] = {}  # by name, if leaders are read
 
     def of(self, topic: str) -> int | None:
-        """The number of a topic's partitions; see `PartitionsOf`."""
+        """Number of a topic's partitions; see `PartitionsOf`."""
         return self._known.get(topic)
 
     def note_leaders(self, walk: Walk) -> bool:
-        """Takes the leaders of a Metadata response's topics; True if any has changed."""
+        """Takes over the leaders of a Metadata response's topics; True if any has changed."""
         known, changed = self._led, False
         for key, topic in walk.topics.items():
             if key != topic.name or not (topic.partitions or topic.error == _UNKNOWN_TOPIC_OR_PARTITION):
@@ -66,7 +66,7 @@ class TopicPartitions:
         return changed
 
     def cluster(self) -> Cluster:
-        """All partitions whose leaders are known."""
+        """All partitions with a known leader."""
         return Cluster(
             partitions=[
                 PartitionInfo(topic=name, partition=partition, leader=None if leader < 0 else leader)
@@ -76,7 +76,7 @@ class TopicPartitions:
         )
 
     def note(self, walk: Walk) -> None:
-        """Takes the topics of a Metadata response."""
+        """Takes over the topics of a Metadata response."""
         for name, topic in walk.topics.items():
             if topic.partitions:
                 self._known.pop(name, None)
@@ -174,7 +174,7 @@ class TrafficRules:
         return pause_ms
 
     def _look(self, connection: ClientConnection, request: InFlight) -> None:
-        """Has the request and its answer walked over as they pass."""
+        """Attaches walks to the request and its response."""
         key, version = request.api_key, request.api_version
         if key == API_VERSIONS:
             return  # its answer may be of another version
@@ -188,7 +188,7 @@ class TrafficRules:
             request.response_walk = Walk(layout.from_header, read_leaders=read_leaders)
 
     def _counts_of(self, principal: str, request: InFlight) -> Counts:
-        """The counts of the minute under way."""
+        """Counts of the current minute."""
         values = request.request_walk.values if request.request_walk is not None else {}
         return self.counts.of(principal, request.client_id, request.api_key, str(values.get("group_id") or ""))
 

@@ -11,11 +11,11 @@ from fleetgauge.gateway.traffic.counts import Counts, Key
 from fleetgauge.gateway.traffic.rules import TrafficRules
 
 MAX_SHOWN: Final = 100
-"""Clients and APIs that are listed: those with the most bytes."""
+"""Most clients and APIs that are listed: those with the most bytes."""
 
 
 def traffic_status(rules: TrafficRules) -> dict[str, Any]:
-    """What passed since the start.
+    """Traffic since the start.
 
     Returns:
         `by_api`: counts of each API, over all clients; `by_client`: of those clients and APIs with the most bytes,
@@ -23,11 +23,11 @@ def traffic_status(rules: TrafficRules) -> dict[str, Any]:
         `left_out`: how many more there are; `requests_of_others`: of clients beyond those that are counted by name;
         `throttled`: requests by quota type; `unread_mutations`: see `QuotaJudge`.
     """
-    found = rules.counts.since_start()
+    totals = rules.counts.since_start()
     by_api: dict[int, Counts] = {}
-    for key, counts in found.items():
+    for key, counts in totals.items():
         by_api.setdefault(key.api_key, Counts()).add(counts)
-    largest = heapq.nlargest(MAX_SHOWN, found.items(), key=_bytes_of)
+    largest = heapq.nlargest(MAX_SHOWN, totals.items(), key=_bytes_of)
     return {
         "by_api": {api_name(key): _plain(counts) for key, counts in sorted(by_api.items())},
         "by_client": {
@@ -39,7 +39,7 @@ def traffic_status(rules: TrafficRules) -> dict[str, Any]:
             }
             for key, counts in largest
         },
-        "left_out": len(found) - len(largest),
+        "left_out": len(totals) - len(largest),
         "requests_of_others": rules.counts.others,
         "throttled": dict(rules.judge.throttled),
         "unread_mutations": rules.judge.unread_mutations,

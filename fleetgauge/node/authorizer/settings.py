@@ -1,4 +1,4 @@
-"""What the configuration says about authorization."""
+"""Settings of authorization."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field

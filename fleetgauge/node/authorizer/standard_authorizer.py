@@ -88,10 +88,10 @@ class StandardAuthorizer:
         literal, prefixed = self._literal, self._prefixed
         names = (name,) if name.startswith(WILDCARD) else (name, WILDCARD)
         # As in Kafka, whose search passes over a literal `*` for a name that begins with it.
-        found = [literal.get((resource_type, each)) for each in names]
+        matches = [literal.get((resource_type, each)) for each in names]
         lengths = self._lengths.get(resource_type, ())
-        found += [prefixed.get((resource_type, name[:length])) for length in lengths if length <= len(name)]
-        return (each for each in found if each is not None)
+        matches += [prefixed.get((resource_type, name[:length])) for length in lengths if length <= len(name)]
+        return (each for each in matches if each is not None)
 
 
 @functools.lru_cache(maxsize=4_096)

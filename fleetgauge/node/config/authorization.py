@@ -86,7 +86,7 @@ def _read_table(name: str, keys: Mapping[str, Any]) -> list[Acl]:
             acl.check()
     except KeyError as error:
         raise InvalidConfigError(
-            f"[acls.{name}]: {error.args[0]} is no operation, permission, resource type or pattern type of Kafka"
+            f"[acls.{name}]: {error.args[0]} is not an operation, permission, resource type or pattern type of Kafka"
         ) from error
     except InvalidConfigError as error:
         raise InvalidConfigError(f"[acls.{name}]: {error}") from error

@@ -22,16 +22,16 @@ def parse_overrides(entries: tuple[str, ...]) -> dict[str, int]:
     Raises:
         ValueError: an entry has another form, or a host occurs twice.
     """
-    found: dict[str, int] = {}
+    overrides: dict[str, int] = {}
     for entry in entries:
         match = _ENTRY.fullmatch(entry)
         if match is None or int(match["count"]) > INT_MAX:
             raise ValueError(f"{entry!r} is not host:count, for example 192.0.2.7:100")
         host = match["ipv6"] or match["host"]
-        if host in found:
+        if host in overrides:
             raise ValueError(f"{host} occurs twice")
-        found[host] = int(match["count"])
-    return found
+        overrides[host] = int(match["count"])
+    return overrides
 
 
 def resolve_overrides(overrides: Mapping[str, int]) -> dict[str, int]:
@@ -40,11 +40,11 @@ def resolve_overrides(overrides: Mapping[str, int]) -> dict[str, int]:
     Raises:
         ConfigError: a host name has no address.
     """
-    found: dict[str, int] = {}
+    limits: dict[str, int] = {}
     for host, limit in overrides.items():
         try:
             answers = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as error:
             raise ConfigError(PER_IP_OVERRIDES, f"names {host}, which has no address: {error}") from error
-        found |= {canonical_address(str(answer[4][0])): limit for answer in answers}
-    return found
+        limits |= {canonical_address(str(answer[4][0])): limit for answer in answers}
+    return limits

@@ -15,7 +15,7 @@ _MAX_TOKEN_BYTES: Final = 4096
 
 
 def console_job(config: ServiceConfig, form: str) -> dict[str, Any]:
-    """What the console needs to know.
+    """Settings for the console's process.
 
     Args:
         config: the checked configuration.
@@ -43,7 +43,7 @@ def _rules(path: Path | None) -> Path | None:
     if path is None:
         return None
     if not path.is_file():
-        raise ConfigError(_RULES_KEY, f"there is no file {path}; make one by: fleetgauge fleet rules > rules.toml")
+        raise ConfigError(_RULES_KEY, f"there is no file {path}; create one with: fleetgauge fleet rules > rules.toml")
     return path.absolute()
 
 
@@ -64,6 +64,6 @@ def operator_token(config: ServiceConfig) -> str | None:
         raise ConfigError(_KEY, f"cannot read {path}: {reason}") from error
     if len(token) < MIN_TOKEN_CHARACTERS:
         raise ConfigError(
-            _KEY, f"{path} has fewer than {MIN_TOKEN_CHARACTERS} characters; make a token by: openssl rand -hex 32"
+            _KEY, f"{path} has fewer than {MIN_TOKEN_CHARACTERS} characters; create a token with: openssl rand -hex 32"
         )
     return token

@@ -1,4 +1,4 @@
-"""The keys of who may use the HTTP port and the Prometheus page, and of their TLS.
+"""Keys for access to the HTTP port and the Prometheus page, and for their TLS.
 
 They are named as a listener's. A `prometheus` exporter has them, too, in its table; by default it has the node's.
 """
@@ -22,7 +22,7 @@ class HttpKeys(BaseModel):
     """File with the users of the HTTP port, made by fleetgauge credentials --http; reread when it changes. Without it,
     loopback addresses need no login, and others are refused."""
     http_anonymous_access: Literal["loopback", "everywhere"] = "loopback"
-    """everywhere: without http.users.file, all who reach the HTTP port may read it, from other machines too."""
+    """everywhere: without http.users.file, everyone who reaches the HTTP port may read it, from other machines too."""
     http_ssl_keystore_location: str = ""
     """PEM file with the private key and certificate chain of https:// addresses; reread when it changes."""
     http_ssl_key_password: str = ""
@@ -30,7 +30,7 @@ class HttpKeys(BaseModel):
     http_ssl_truststore_location: str = ""
     """PEM file with the CA certificates for client certificates; reread when it changes."""
     http_ssl_client_auth: Literal["none", "requested", "required"] = "none"
-    """Whether those who connect by https:// present a certificate."""
+    """Client certificates on https:// addresses: none, requested or required."""
     http_ssl_enabled_protocols: TlsVersions = TLS_VERSIONS
     """Allowed TLS versions."""
     http_ssl_cipher_suites: Names = ()
@@ -58,10 +58,10 @@ class HttpKeys(BaseModel):
 
     def page_keys(self) -> dict[str, Any]:
         """The keys that differ from their defaults, as an exporter has them."""
-        found = {name: getattr(self, name) for name in HttpKeys.model_fields}
+        values = {name: getattr(self, name) for name in HttpKeys.model_fields}
         return {
             key_of(name): str(value) if isinstance(value, Path) else value
-            for name, value in found.items()
+            for name, value in values.items()
             if value != HttpKeys.model_fields[name].default
         }
 

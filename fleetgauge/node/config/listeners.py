@@ -68,7 +68,7 @@ def parse_endpoints(text: str) -> tuple[Endpoint, ...]:
         raise ValueError("needs at least one NAME://host:port, for example PLAINTEXT://127.0.0.1:9092")
     names = [endpoint.listener_name for endpoint in endpoints]
     if len(set(names)) != len(names):
-        raise ValueError(f"each listener needs a name of its own, but the names are {', '.join(names)}")
+        raise ValueError(f"each listener needs its own name, but the names are {', '.join(names)}")
     return tuple(endpoints)
 
 
@@ -78,7 +78,7 @@ def _parse_endpoint(entry: str) -> Endpoint:
         raise ValueError(f"{entry!r} is not NAME://host:port{_hint(entry)}, for example PLAINTEXT://127.0.0.1:9092")
     port = int(match["port"])
     if port > 65535:
-        raise ValueError(f"{entry!r} has port {port}, and ports end at 65535")
+        raise ValueError(f"{entry!r} has port {port}; the highest port is 65535")
     return Endpoint(match["name"].upper(), match["ipv6"] or match["host"] or "", port)
 
 

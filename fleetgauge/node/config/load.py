@@ -309,7 +309,7 @@ def _check_loop(config: ServiceConfig, name: str, keys: Mapping[str, Any]) -> No
     if servers & set(config.push_log_kafka_bootstrap_servers):
         raise ConfigError(
             f"exporters.{name}.topic",
-            f"is {keys['topic']}, which is the push log: every push would be read and delivered again",
+            f"is {keys['topic']}, which is the push log: every delivered push would be read and delivered again",
         )
 
 
@@ -348,7 +348,7 @@ def _check_sasl_of_gateway(config: ServiceConfig, name: str, protocol: SecurityP
         instead = "SSL" if protocol.has_tls else "PLAINTEXT"
         raise ConfigError(
             "listeners",
-            f"holds a listener with {protocol}, and a gateway passes SASL to the broker: use {instead} here; or set "
+            f"has a listener with {protocol}, but a gateway passes SASL to the broker: use {instead} here; or set "
             "gateway.sasl.username, the gateway's own user at the broker, and SASL ends here",
         )
     if has_login and not protocol.has_sasl:

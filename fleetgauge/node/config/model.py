@@ -69,17 +69,21 @@ class ServiceConfig(ListenerKeys, HttpKeys):
     http_listeners: HttpEndpoints = Field(default=(Endpoint(HTTP, "127.0.0.1", 9465),), max_length=8)
     """Addresses of /healthz, /readyz, /metrics and /clients, http(s)://host:port,...; empty: off (extra: http)."""
     console_enabled: bool = True
-    """Whether these addresses also serve the console, a page that shows the fleet (extra: console)."""
+    """Serve the console, a page that shows the fleet, on these addresses too (extra: console)."""
     console_clients_max: int = Field(default=100_000, ge=1, le=10_000_000)
-    """Clients that the console keeps; beyond it, those that were silent longest are dropped."""
+    """Maximum number of clients that the console keeps; beyond it, those silent for longest are dropped."""
     console_tables: str = ""
-    """Root of standing tables (fleetgauge fleet run) whose verdicts the console shows; by default it judges itself."""
+    """Root of the tables (fleetgauge fleet run) whose verdicts the console shows; by default the console evaluates
+    verdicts itself.
+    """
     console_rules_file: OptionalPath = None
-    """Rule file (fleetgauge fleet rules) by which the console judges; by default the default rules."""
+    """Rule file (fleetgauge fleet rules) for the console's verdicts; by default the default rules."""
     console_decode_cores: float = Field(default=0.5, gt=0, le=64)
-    """CPU for payloads [cores]; of a larger fleet the console reads the payloads of a part of the clients."""
+    """CPU for decoding payloads [cores]; if it does not suffice, the console decodes the payloads of a part of the
+    clients.
+    """
     console_operate_token_file: OptionalPath = None
-    """File with the token of those who may change something on the console; by default it only shows."""
+    """File with the token that allows changes on the console; by default the console is read-only."""
     listener_security_protocol_map: Annotated[Names, checked(read_protocol_map)] = tuple(
         f"{protocol}:{protocol}" for protocol in SecurityProtocol
     )
@@ -93,7 +97,7 @@ class ServiceConfig(ListenerKeys, HttpKeys):
     workers: int = Field(default=1, ge=1, le=64)
     """Listener processes, which share the listeners and the limits; more than one only on Linux."""
     cluster_id: str = Field(default="", max_length=256)
-    """By default generated at the first start and kept in the data directory."""
+    """Cluster id; by default generated at the first start and kept in the data directory."""
     log_dirs: Path = Path("fleetgauge-data")
     """The data directory: push log, state and, by default, the landing zone."""
     socket_request_max_bytes: int = Field(default=_WIRE.socket_request_max_bytes, ge=1024, le=INT_MAX)
@@ -124,7 +128,7 @@ class ServiceConfig(ListenerKeys, HttpKeys):
     quota_window_size_seconds: int = Field(default=_QUOTAS.quota_window_size_seconds, ge=1, le=INT_MAX)
     """Width of one window, and the longest throttle time of a request or connection quota [s]."""
     controller_quota_window_num: int = Field(default=_QUOTAS.controller_quota_window_num, ge=1, le=INT_MAX)
-    """The same for a gateway's controller_mutation_rate, whose burst is number x width x rate."""
+    """Number of windows for a gateway's controller_mutation_rate; its burst is number x width x rate."""
     controller_quota_window_size_seconds: int = Field(
         default=_QUOTAS.controller_quota_window_size_seconds, ge=1, le=INT_MAX
     )
@@ -176,7 +180,7 @@ class ServiceConfig(ListenerKeys, HttpKeys):
     telemetry_byte_rate_per_principal: int = Field(
         default=_TELEMETRY.sender_limits.bytes_per_principal, ge=0, alias="telemetry.max.byte.rate.per.principal"
     )
-    """The same for all clients of an authenticated principal [B/s]."""
+    """Payload bytes that all clients of an authenticated principal may push together; 0: no limit [B/s]."""
     telemetry_new_instance_rate_per_ip: int = Field(
         default=_TELEMETRY.sender_limits.new_instances_per_ip, ge=0, alias="telemetry.max.new.instance.rate.per.ip"
     )
@@ -186,7 +190,7 @@ class ServiceConfig(ListenerKeys, HttpKeys):
         ge=0,
         alias="telemetry.max.new.instance.rate.per.principal",
     )
-    """The same for an authenticated principal [1/s]."""
+    """New client instances per authenticated principal, in bursts as per address; 0: no limit [1/s]."""
     metric_reporters: Names = ()
     """Custom reporters, by dotted path or entry point name."""
     metrics_context: dict[str, str] = Field(default_factory=dict)
@@ -257,13 +261,13 @@ class ServiceConfig(ListenerKeys, HttpKeys):
     offsets_bootstrap_servers: Names = ()
     """host:port,... of the cluster whose consumer groups are sampled to the landing zone; empty: off (extra: kafka)."""
     offsets_command_config: OptionalPath = None
-    """File with client settings for it, as Kafka's own tools take with --command-config."""
+    """File with client settings for the sampled cluster, in the form of --command-config of Kafka's own tools."""
     offsets_groups: Names = ()
     """Only these groups; by default all that the brokers list."""
     offsets_interval_ms: int = Field(default=60_000, ge=1_000, le=300_000)
     """Time between two samples of each group [ms]."""
     offsets_request_timeout_ms: int = Field(default=5_000, ge=100, le=60_000)
-    """How long a broker may take for one request [ms]."""
+    """Time limit of a request to a broker [ms]."""
     offsets_max_request_rate: int = Field(default=500, ge=1, le=10_000)
     """Requests of the sampler at most [1/s]."""
     offsets_path: str = ""
@@ -271,26 +275,31 @@ class ServiceConfig(ListenerKeys, HttpKeys):
     offsets_linger_ms: int = Field(default=60_000, ge=1_000, le=3_600_000)
     """A file of samples is written at this age [ms]."""
     offsets_retention_ms: int = Field(default=0, ge=0)
-    """Files of samples of hours that ended longer ago are deleted; 0 keeps all [ms]."""
+    """Sample files are deleted this long after the end of their hour; 0 keeps all [ms]."""
     offsets_cluster_id: str = Field(default="", max_length=256)
-    """Written to samples in place of the cluster's own id: that of the pushes, if it is another."""
+    """Cluster id written to samples instead of the cluster's own; set it if the pushes have another one."""
     subscriptions_bootstrap_servers: Names = ()
-    """host:port,... of the cluster whose subscriptions the console shows, and which are taken back once fleetgauge
-    subscriptions expire says so; by default push.log.kafka.bootstrap.servers, but for a node; set and empty: off
-    (extra: kafka)."""
+    """host:port,... of the cluster whose subscriptions the console shows and removes after their deadline (fleetgauge
+    subscriptions expire); by default push.log.kafka.bootstrap.servers, except on a node; set and empty: off (extra:
+    kafka).
+    """
     subscriptions_command_config: OptionalPath = None
-    """File with client settings for it, as Kafka's own tools take with --command-config; by default the security
-    settings of push.log.kafka.client, where its brokers are the default."""
+    """File with client settings for that cluster, in the form of --command-config of Kafka's own tools; by default the
+    security settings of push.log.kafka.client, if its brokers are the default.
+    """
     gateway_broker: str = ""
     """host:port of the broker behind fleetgauge gateway, which client connections are passed to; with gateway.brokers,
     those to the hosts of advertised.listeners."""
     gateway_security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
-    """Of that broker's listener; with SASL_*, SASL passes from the client, and telemetry is answered after it alone,
-    unless gateway.sasl.username is set."""
+    """Security protocol of that broker's listener. With SASL_*, clients authenticate at the broker, and the gateway
+    answers telemetry only after that, unless gateway.sasl.username is set.
+    """
     gateway_sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "SCRAM-SHA-512"
-    """Of gateway.sasl.username."""
+    """SASL mechanism of gateway.sasl.username."""
     gateway_sasl_username: str = ""
-    """The gateway's own user at the broker; SASL of clients then ends at the gateway's listeners. Empty: it passes."""
+    """The gateway's own user at the broker; clients then authenticate at the gateway's listeners. Empty: SASL passes to
+    the broker.
+    """
     gateway_sasl_password: str = ""
     """Its password; reread on SIGHUP."""
     gateway_tls_ca_file: OptionalPath = None
@@ -302,8 +311,9 @@ class ServiceConfig(ListenerKeys, HttpKeys):
     gateway_tls_server_name: str = ""
     """Name in the broker's certificate; by default the host of gateway.broker."""
     gateway_proxy_protocol_enable: bool = False
-    """Whether connections to the broker begin with a PROXY header, version 2, which has the client's address. Kafka's
-    brokers read none: for a load balancer, or a node with proxy.protocol.enable, between."""
+    """Send a PROXY header, version 2, with the client's address on connections to the broker. Kafka's brokers do not
+    read it: use it for a load balancer in between, or for a node with proxy.protocol.enable.
+    """
     gateway_nodes: Annotated[Names, checked(parse_nodes)] = ()
     """id=host:port,...: address of the gateway before each broker, as clients reach it, and *=host:port for all other
     brokers; empty: brokers already advertise their gateways."""
@@ -317,7 +327,7 @@ class ServiceConfig(ListenerKeys, HttpKeys):
     gateway_traffic_path: str = ""
     """Landing zone of the rows of traffic; by default that of the landing exporter."""
     gateway_traffic_interval_ms: int = Field(default=60_000, ge=0)
-    """How often the rows of traffic are written [ms]; 0: never."""
+    """Interval at which traffic rows are written [ms]; 0: never."""
     gateway_response_timeout_ms: int = Field(default=1_800_000, ge=1_000)
     """A connection whose broker has sent nothing for this long, while a request waits, is closed [ms]."""
     exporter_hang_timeout_seconds: int = Field(default=300, ge=0, le=86_400)
@@ -375,7 +385,7 @@ class ServiceConfig(ListenerKeys, HttpKeys):
         names = {endpoint.listener_name for endpoint in self.listeners}
         if self.inter_broker_listener_name and self.inter_broker_listener_name.upper() not in names:
             raise ValueError(
-                f"inter.broker.listener.name is {self.inter_broker_listener_name}, and listeners has no such name"
+                f"inter.broker.listener.name is {self.inter_broker_listener_name}, but listeners has no such name"
             )
         return self
 
@@ -439,7 +449,7 @@ class ServiceConfig(ListenerKeys, HttpKeys):
         )
 
     def authorization_settings(self) -> AuthorizationSettings:
-        """Who may do what."""
+        """Settings of authorization."""
         return AuthorizationSettings(
             is_enabled=bool(self.authorizer_class_name),
             super_users=read_super_users(self.super_users),
@@ -480,7 +490,7 @@ class ServiceConfig(ListenerKeys, HttpKeys):
             protocol = self.gateway_security_protocol
             raise ConfigError(
                 "gateway.sasl.username",
-                f"is set, and gateway.security.protocol is {protocol}: set SASL_SSL or SASL_PLAINTEXT there",
+                f"is set, but gateway.security.protocol is {protocol}: set it to SASL_SSL or SASL_PLAINTEXT",
             )
         try:
             return Login(
@@ -502,7 +512,7 @@ class ServiceConfig(ListenerKeys, HttpKeys):
             return None
         if nodes is None:
             example = "for example *=kafka-{id}.example.com:9093"
-            raise ConfigError("gateway.nodes", f"is not set, and gateway.brokers needs a name for each node, {example}")
+            raise ConfigError("gateway.nodes", f"is not set, but gateway.brokers needs a name for each node, {example}")
         passing = self.passing_listener_names()
         advertised = self.advertised_listeners or self.listeners
         try:
@@ -541,7 +551,7 @@ class ServiceConfig(ListenerKeys, HttpKeys):
         for name in self.admin_listeners:
             if name.upper() not in {*names, LOOPBACK.upper()}:
                 raise ValueError(
-                    f"admin.listeners names {name}, and listeners has no such name: use {LOOPBACK}, or some of "
+                    f"admin.listeners names {name}, but listeners has no such name: use {LOOPBACK}, or some of "
                     f"{', '.join(sorted(names))}"
                 )
         return self
@@ -552,7 +562,7 @@ class ServiceConfig(ListenerKeys, HttpKeys):
         for endpoint in self.listeners:
             if endpoint.listener_name not in known:
                 raise ValueError(
-                    f"listeners holds {endpoint}, and listener.security.protocol.map has no protocol for it; add "
+                    f"listeners holds {endpoint}, but listener.security.protocol.map has no protocol for it; add "
                     f"{endpoint.listener_name}:PLAINTEXT, or another of {', '.join(SecurityProtocol)}"
                 )
         return self
@@ -562,14 +572,14 @@ class ServiceConfig(ListenerKeys, HttpKeys):
         names = {endpoint.listener_name for endpoint in self.listeners}
         for endpoint in self.advertised_listeners:
             if endpoint.listener_name not in names:
-                raise ValueError(f"advertised.listeners names {endpoint.listener_name}, and listeners has no such name")
+                raise ValueError(f"advertised.listeners names {endpoint.listener_name}, but listeners has no such name")
             if endpoint.is_wildcard or endpoint.port == 0:
-                raise ValueError(f"advertised.listeners holds {endpoint}, and no client can connect to that")
+                raise ValueError(f"advertised.listeners holds {endpoint}, but no client can connect to that")
         advertised = {endpoint.listener_name for endpoint in self.advertised_listeners}
         for endpoint in self.listeners:
             if endpoint.is_wildcard and endpoint.listener_name not in advertised:
                 raise ValueError(
-                    f"listeners holds {endpoint}, and clients cannot connect to that: name an address that they can "
+                    f"listeners holds {endpoint}, but clients cannot connect to that: use an address that they can "
                     f"reach, for example advertised.listeners={endpoint.listener_name}://broker1.example.com:9092"
                 )
         return self

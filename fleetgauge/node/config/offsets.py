@@ -15,7 +15,7 @@ from fleetgauge.node.data_dir import DataDirectory
 
 
 def offsets_settings(config: ServiceConfig, instance: str = "") -> OffsetsSettings | None:
-    """What the exporter process samples; None without `offsets.bootstrap.servers`.
+    """Settings of the exporter process's sampler; None without `offsets.bootstrap.servers`.
 
     Args:
         config: the configuration.
@@ -82,6 +82,6 @@ def _client(key: str, file: Path | None) -> dict[str, str]:
 
 
 def landing_path(config: ServiceConfig) -> str:
-    """That of the one `landing` exporter; else the landing zone in the data directory."""
+    """Path of the only `landing` exporter; otherwise the landing zone in the data directory."""
     paths = [str(keys["path"]) for keys in config.exporters.values() if keys.get("type") == "landing"]
     return paths[0] if len(paths) == 1 else str(DataDirectory(config.log_dirs.absolute()).landing)

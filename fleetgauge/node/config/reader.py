@@ -42,8 +42,8 @@ class ConfigReader:
         if self._had_keys and not in_file:
             raise ConfigError(
                 "",
-                f"{self._file} is empty, and would remove every subscription and user: is it being written? "
-                "Restart the node to apply the defaults",
+                f"{self._file} is empty, which would remove every subscription and user; perhaps it is still being "
+                "written. Restart the node to apply the defaults",
             )
         config = check(join_sources(in_file, environment=self._environment, overrides=self._overrides))
         self._had_keys = bool(in_file)
@@ -54,7 +54,7 @@ class ConfigReader:
         """Logs a warning if the configuration file has secrets and other users may read it."""
         if self._exposed:
             log.warning(
-                f"other users may read the configuration file, which has secrets: chmod 0600 {self._file}",
+                f"other users can read the configuration file, which contains secrets: chmod 0600 {self._file}",
                 keys=self._exposed,
             )
 
@@ -70,5 +70,5 @@ class ConfigReader:
 def _is_secret(key: str, value: object) -> bool:
     """True for a secret; False for a reference `${...}` to one."""
     text = str(value)
-    found = [text] if key.startswith(USERS_PREFIX) or without_credentials(text) != text else secrets_in(key, value)
-    return any(each and not each.startswith("${") for each in found)
+    secrets = [text] if key.startswith(USERS_PREFIX) or without_credentials(text) != text else secrets_in(key, value)
+    return any(each and not each.startswith("${") for each in secrets)

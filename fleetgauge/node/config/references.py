@@ -60,12 +60,12 @@ def _replaced(value: object, look_up: Callable[[re.Match[str]], str]) -> object:
 
 def _value_of(match: re.Match[str], environment: Mapping[str, str]) -> str:
     provider, name = match.groups()
-    found = environment.get(name) if provider == "env" else _text_of(Path(name), match[0])
-    if found is None:
+    value = environment.get(name) if provider == "env" else _text_of(Path(name), match[0])
+    if value is None:
         raise ValueError(f"{match[0]} names an environment variable that is not set")
-    if not found:
+    if not value:
         raise ValueError(f"{match[0]} is empty")
-    return found
+    return value
 
 
 def _text_of(path: Path, reference: str) -> str:

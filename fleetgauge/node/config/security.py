@@ -116,9 +116,9 @@ class ListenerKeys(BaseModel):
     ssl_truststore_location: str = ""
     """PEM file with the CA certificates for client certificates; reread on SIGHUP."""
     ssl_truststore_certificates: str = ""
-    """The same as PEM text, instead of the file."""
+    """The CA certificates as PEM text, instead of the file."""
     ssl_client_auth: Literal["none", "requested", "required"] = "none"
-    """Whether clients present a certificate; for SASL_SSL set listener.name.<name>.ssl.client.auth."""
+    """Client certificates: none, requested or required; for SASL_SSL set listener.name.<name>.ssl.client.auth."""
     ssl_enabled_protocols: TlsVersions = TLS_VERSIONS
     """Allowed TLS versions."""
     ssl_cipher_suites: Names = ()
@@ -134,7 +134,7 @@ class ListenerKeys(BaseModel):
     sasl_oauthbearer_jwks_endpoint_refresh_ms: int = Field(default=3_600_000, ge=1_000)
     """Time between two readings of these keys; an unknown key id asks for another, at most every 10 s [ms]."""
     sasl_oauthbearer_jwks_endpoint_retry_backoff_ms: int = Field(default=100, ge=1)
-    """Wait after a reading that failed, doubled with each [ms]."""
+    """Wait after a failed reading, doubled after each [ms]."""
     sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms: int = Field(default=10_000, ge=1)
     """The longest such wait [ms]."""
     sasl_oauthbearer_expected_audience: Names = ()
@@ -142,7 +142,7 @@ class ListenerKeys(BaseModel):
     sasl_oauthbearer_expected_issuer: str = ""
     """The claim iss of a token; by default any."""
     sasl_oauthbearer_clock_skew_seconds: int = Field(default=30, ge=0, le=3600)
-    """By how much the issuer's clock may differ [s]."""
+    """Largest accepted difference to the issuer's clock [s]."""
     sasl_oauthbearer_scope_claim_name: str = Field(default="scope", min_length=1)
     """The claim with the scopes of a token, which are only checked for their form."""
     sasl_oauthbearer_sub_claim_name: str = Field(default="sub", min_length=1)
@@ -159,7 +159,7 @@ class ListenerKeys(BaseModel):
     max_connection_creation_rate: int = Field(default=_QUOTAS.max_connection_creation_rate, ge=0, le=INT_MAX)
     """New connections of the node, and of each listener [1/s]; beyond it, they wait to be accepted."""
     proxy_protocol_enable: bool = False
-    """Whether connections begin with a load balancer's PROXY header, version 1 or 2."""
+    """Expect a load balancer's PROXY header, version 1 or 2, on each connection."""
     proxy_protocol_trusted_addresses: Annotated[Names, checked(ProxyTrust)] = ()
     """Addresses and networks (CIDR) of the load balancers; no other address can connect."""
 
@@ -185,16 +185,16 @@ def read_protocol_map(entries: tuple[str, ...]) -> dict[str, SecurityProtocol]:
     Raises:
         ValueError: an entry has another form, or a name occurs twice.
     """
-    found: dict[str, SecurityProtocol] = {}
+    protocols: dict[str, SecurityProtocol] = {}
     for entry in entries:
         name, colon, protocol = entry.rpartition(":")
         if not colon or not name or protocol.upper() not in list(SecurityProtocol):
             allowed = ", ".join(SecurityProtocol)
             raise ValueError(f"{entry!r} is not NAME:PROTOCOL with one of {allowed}, for example EXTERNAL:SASL_SSL")
-        if name.upper() in found:
+        if name.upper() in protocols:
             raise ValueError(f"{name} occurs twice")
-        found[name.upper()] = SecurityProtocol(protocol.upper())
-    return found
+        protocols[name.upper()] = SecurityProtocol(protocol.upper())
+    return protocols
 
 
 def read_users(users: Mapping[str, Mapping[str, str]]) -> dict[str, tuple[ScramCredential, ...]]:
@@ -207,19 +207,19 @@ def read_users(users: Mapping[str, Mapping[str, str]]) -> dict[str, tuple[ScramC
 
 
 def _credentials(user: str, keys: Mapping[str, str]) -> tuple[ScramCredential, ...]:
-    found = []
+    credentials = []
     for mechanism in reversed(ScramMechanism):
         key = mechanism.value.lower()
         if key not in keys:
             continue
         try:
-            found.append(ScramCredential.parse(mechanism, keys[key]))
+            credentials.append(ScramCredential.parse(mechanism, keys[key]))
         except ValueError as error:
             # The value is left out of the error: it is nearly a password.
             raise ConfigError(
-                f"{USERS_PREFIX}{user}.{key}", f"{error}; fleetgauge credentials {user} makes one"
+                f"{USERS_PREFIX}{user}.{key}", f"{error}; create one with fleetgauge credentials {user}"
             ) from error
-    return tuple(found)
+    return tuple(credentials)
 
 
 class SecurityKeys:
@@ -277,7 +277,7 @@ class SecurityKeys:
         if keys.proxy_protocol_enable and not keys.proxy_protocol_trusted_addresses:
             raise ConfigError(
                 "proxy.protocol.trusted.addresses",
-                f"listener {name} has proxy.protocol.enable=true, and needs the addresses of its load balancers, for "
+                f"listener {name} has proxy.protocol.enable=true and needs the addresses of its load balancers, for "
                 "example 10.0.0.0/8",
             )
         if not self._protocols[name].has_sasl:
@@ -287,7 +287,7 @@ class SecurityKeys:
             _check_oauth(name, keys)
         if set(mechanisms) != {OAUTHBEARER} and not self._users:
             raise ConfigError(
-                "sasl.users", f"listener {name} needs at least one user: make one by fleetgauge credentials NAME"
+                "sasl.users", f"listener {name} needs at least one user: create one with fleetgauge credentials NAME"
             )
 
     def _build(self, name: str, keys: ListenerKeys, store: CredentialStore) -> ListenerSecurity:
@@ -366,7 +366,7 @@ def _check_oauth(name: str, keys: ListenerKeys) -> None:
     if not keys.sasl_oauthbearer_jwks_endpoint_url.startswith(("https://", "http://", "file:///")):
         raise ConfigError(
             _JWKS_KEY,
-            f"listener {name} has OAUTHBEARER, and needs the address of the issuer's keys, for example "
+            f"listener {name} has OAUTHBEARER and needs the address of the issuer's keys, for example "
             "https://login.example.com/keys or file:///etc/fleetgauge/jwks.json",
         )
     if importlib.util.find_spec("jwt") is None:

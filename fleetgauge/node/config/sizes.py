@@ -20,7 +20,7 @@ _CONNECTIONS_SHARE: Final = 16
 _PLAINTEXT_BYTES: Final = 8 << 10
 """An idle connection takes 2 KiB here, and about 4 KiB in the kernel."""
 _TLS_BYTES: Final = 64 << 10
-"""The same with TLS; most of it is OpenSSL's."""
+"""Memory of a connection with TLS; OpenSSL takes most of it."""
 _MIN_CONNECTIONS: Final = 16
 _MANY: Final = 256
 """An address may have half of the connections; where that is less than this, the smaller of seven eighths and this."""

@@ -168,9 +168,9 @@ class NodeQuotas:
 
     def status(self) -> dict[str, Any]:
         """Returns usage and limits of entities by quota type, as plain values."""
-        found, left_out = usages(self._metrics, self._time.hi_res_clock_ms(), MAX_SHOWN)
+        used, left_out = usages(self._metrics, self._time.hi_res_clock_ms(), MAX_SHOWN)
         by_kind: dict[str, dict[str, Any]] = {}
-        for each in found:
+        for each in used:
             shown = {"tags": dict(each.tags), "used": each.used, "limit": each.limit}
             if each.kind == str(QuotaType.REQUEST):
                 shown["throttled_clients"] = self.request.held[each.entity]

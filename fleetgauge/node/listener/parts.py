@@ -57,7 +57,7 @@ NOT_FOR_PLUGINS = {
 
 
 class AdminParts:
-    """What admin tools change: the node's state, what is in force of each kind of it, and the APIs.
+    """State that admin tools change: the node's state, the objects that apply it, and the APIs.
 
     Args:
         config: the checked configuration.
@@ -124,7 +124,7 @@ class AdminParts:
 
 
 class NodeParts:
-    """What a listener process consists of. Its listeners are added once they are bound.
+    """Parts of a listener process. Its listeners are added once they are bound.
 
     Args:
         config: the checked configuration.

@@ -51,7 +51,7 @@ _MAX_CLIENT_ID_BYTES: Final = 255
 
 
 class PushTemplate:
-    """How the pushes of an instance on a connection begin, and what that means.
+    """Beginning of the pushes of an instance on a connection, with its meaning.
 
     Attributes:
         beginning: the bytes from the client id to the compression type, which all have in common.

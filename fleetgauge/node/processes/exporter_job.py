@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggingJob:
-    """How the process logs.
+    """Log settings of the process.
 
     Attributes:
         level: debug, info, warning or error.

@@ -106,7 +106,7 @@ class EmbeddedLog:
         try:
             self._retention.run(now_ms)
         except (FleetgaugeError, OSError) as error:
-            log.warning("push_log.retention_failed", message="it is tried again", error=str(error))
+            log.warning("push_log.retention_failed", message="it is retried", error=str(error))
 
     def status(self, errors: Mapping[str, str | None]) -> tuple[dict[str, Any], Mapping[str, dict[str, Any]]]:
         """The log as it is on disk, and the progress of each exporter.
@@ -172,7 +172,9 @@ class TopicLog:
         joined = [reader.member for reader in self._readers.values() if reader.member.has_joined]
         if self._readers and not joined:
             known = [f"{name}: {error}" for name in self._readers if (error := errors.get(name))]
-            yield f"no exporter has begun to read topic {self._settings.topic}" + "".join(f"; {each}" for each in known)
+            yield f"no exporter has started to read topic {self._settings.topic}" + "".join(
+                f"; {each}" for each in known
+            )
         for member in joined:
             if member.problem is not None:
                 yield member.problem

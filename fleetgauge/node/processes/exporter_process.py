@@ -53,7 +53,7 @@ _LOCK_WITHIN_MS = 30_000
 _NICENESS = 10
 """Clients wait for the listener and not for a delivery: where cores are short, the listener runs first."""
 _FINISH_MS = 5_000
-"""How long a batch under way may take when the parent has ended [ms]."""
+"""Time limit for a batch in progress after the parent has ended [ms]."""
 _NO_LETTERS = DeadLetterStats()
 
 
@@ -126,11 +126,11 @@ class ExporterProcess:
         Raises:
             PushLogError: the log cannot be read now.
         """
-        found = [(pipeline, pipeline.stats()) for pipeline in self._pipelines]
-        push_log, cursors = self._push_log.status({stats.exporter: stats.last_error for _, stats in found})
+        stats_of = [(pipeline, pipeline.stats()) for pipeline in self._pipelines]
+        push_log, cursors = self._push_log.status({stats.exporter: stats.last_error for _, stats in stats_of})
         letters = self._letter_stats()
         exporters = {}
-        for pipeline, stats in found:
+        for pipeline, stats in stats_of:
             exporters[pipeline.name] = {
                 "type": self._job.exporters[pipeline.name]["type"],
                 **asdict(stats),

@@ -105,12 +105,12 @@ class ExporterSupervisor(ChildProcess):
                 continue  # this process was stopped itself, and reports wait to be read
             if self.pid is not None and (problem := self._hang()):
                 self.hangs += 1
-                self._log.error("exporters.hung", message="the process is killed and started again", problem=problem)
+                self._log.error("exporters.hung", message="the process is killed and restarted", problem=problem)
                 self._kill()
                 self._heard_ms = self._time.hi_res_clock_ms()
 
     def _hang(self) -> str:
-        """What hangs, in one sentence; empty if nothing does."""
+        """The exporter or process that hangs, in one sentence; empty if none does."""
         limit_ms, silent_ms = self._hang_timeout_ms, self._time.hi_res_clock_ms() - self._heard_ms
         # A process waits for its predecessor's end before its first report.
         if silent_ms > (limit_ms if self.has_reported else max(limit_ms, _FIRST_REPORT_MS)):

@@ -36,7 +36,7 @@ _FINISH_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """What a process serves.
+    """Pages of an HTTP process.
 
     Attributes:
         app: makes the responses.

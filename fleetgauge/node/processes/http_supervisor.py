@@ -65,7 +65,7 @@ class HttpPort(ChildProcess):
         return ", ".join(self.addresses) or f"off: {self.off}"
 
     def status(self) -> dict[str, Any]:
-        """For `fleetgauge status`; plain values."""
+        """Plain values for `fleetgauge status`."""
         return {"listeners": list(self.addresses), "off": self.off, "pid": self.pid, "restarts": self.restarts}
 
     def bind(self) -> None:
@@ -175,10 +175,10 @@ def bound_socket(endpoint: Endpoint) -> socket.socket:
             return socket.create_server(
                 ("", endpoint.port), family=socket.AF_INET6, backlog=_BACKLOG, dualstack_ipv6=True
             )
-        found = socket.getaddrinfo(endpoint.host or None, endpoint.port, type=socket.SOCK_STREAM)
-        return socket.create_server(found[0][4][:2], family=found[0][0], backlog=_BACKLOG)
+        addresses = socket.getaddrinfo(endpoint.host or None, endpoint.port, type=socket.SOCK_STREAM)
+        return socket.create_server(addresses[0][4][:2], family=addresses[0][0], backlog=_BACKLOG)
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or error
         raise ConfigError(
-            _KEY, f"{endpoint} cannot be bound: {reason}; name another address, or leave http.listeners empty"
+            _KEY, f"{endpoint} cannot be bound: {reason}; use another address, or leave http.listeners empty"
         ) from error

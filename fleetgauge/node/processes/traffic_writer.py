@@ -73,7 +73,7 @@ class TrafficWriter:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def status(self) -> dict[str, Any]:
-        """What was written since the start."""
+        """Counts of written rows since the start."""
         zone = self._zone
         counts = {"rows": 0, "files": 0, "lost_rows": 0}
         return {"path": self._path, **(counts if zone is None else {name: getattr(zone, name) for name in counts})}

@@ -1,1 +1,1 @@
-"""What tools change while a node runs: subscriptions, quotas, users, ACLs; kept on disk or on a topic."""
+"""State that tools change while a node runs: subscriptions, quotas, users, ACLs; kept on disk or on a topic."""

@@ -1,4 +1,4 @@
-"""What principals may do at a node: the ACLs in force, and who may use which client id.
+"""Permissions of principals at a node: the ACLs in force, and the client ids that a principal may use.
 
 The ACLs are those of the configuration file and those that tools created, together. Only ACLs on the cluster have an
 effect here, since a node has no topics and groups; others are kept, as in Kafka.
@@ -89,7 +89,7 @@ class Authorization:
         )
 
     def authorized_operations(self, principal: KafkaPrincipal, host: str) -> int:
-        """What the principal may do on the cluster, a bit for each operation, as DescribeCluster answers it."""
+        """Operations that the principal may perform on the cluster, as the bits in a DescribeCluster response."""
         return sum(1 << each for each in CLUSTER_OPERATIONS if self.allows(principal, host, each))
 
     def refuses_telemetry(self, principal: KafkaPrincipal, host: str, client_id: str, api: str) -> bool:

@@ -108,7 +108,7 @@ class ClientMetrics:
 
 
 def from_records(records: Records) -> ToolChanges:
-    """What tools changed, from the records of the state.
+    """Changes made by tools, from the records of the state.
 
     >>> from_records({"": {"replaces_default": "true"}, "S": {"metrics": "*"}})
     ToolChanges(values={'S': {'metrics': '*'}}, replaces_default=True)

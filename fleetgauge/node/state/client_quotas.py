@@ -56,13 +56,13 @@ class QuotaLimits:
 
     def overridden(self, entities: Iterable[Entity]) -> dict[str, list[str]]:
         """The declared keys of some entities, by the entity's path, for which a tool set another value."""
-        found: dict[str, list[str]] = {}
+        overridden: dict[str, list[str]] = {}
         for entity in entities:
             declared, changed = self.declared.get(entity, {}), self.changed.get(entity, {})
             keys = [key for key, value in declared.items() if changed.get(key, value) != value]
             if keys:
-                found[entity_path(entity)] = keys
-        return found
+                overridden[entity_path(entity)] = keys
+        return overridden
 
     def altered(self, entity: Entity, operations: Sequence[QuotaOperation], *, added: int = 0) -> dict[str, float]:
         """Returns what tools have set of one entity after operations on it, as AlterClientQuotas does them.
@@ -211,7 +211,7 @@ def to_records(limits: Limits) -> Records:
 def differences(
     before: QuotaLimits, after: QuotaLimits, entities: Iterable[Entity]
 ) -> Iterator[tuple[str, dict[str, float], dict[str, float]]]:
-    """Those of some entities whose limits in force differ: path, limits before, limits after."""
+    """Entities, of these, whose limits in force differ: path, limits before, limits after."""
     for entity in entities:
         old, new = before.in_force(entity), after.in_force(entity)
         if old != new:

@@ -24,7 +24,7 @@ T = TypeVar("T")
 K = TypeVar("K")
 V = TypeVar("V")
 
-_CAUSES: Final = "look at the disk of the data directory, and with state.store=kafka at the brokers"
+_CAUSES: Final = "check the disk of the data directory, and with state.store=kafka the brokers"
 
 
 class Store(Protocol):
@@ -70,7 +70,7 @@ class Store(Protocol):
 
 
 class StateKind(Protocol):
-    """What puts one kind of records in force.
+    """Applies one kind of records.
 
     Attributes:
         kind: the records.
@@ -120,7 +120,7 @@ class ParsedRecords(Generic[K, V]):
         return usable
 
     def accepted(self, records: Records, what: str) -> Records:
-        """As `usable`, and logs the others: `what` their names are, for example `user`."""
+        """Records that `usable` accepts; logs the others, which `what` names, for example `user`."""
         usable = self.usable(records)
         for name in records.keys() - usable.keys():
             log.error("state.value_refused", **{what: name}, consequence="it is not applied")
@@ -162,7 +162,7 @@ class NodeState:
     """Time between two looks for changes of others [s]."""
 
     within_s: float = 10.0
-    """How long one request of a tool may take [s]; beyond it, its connection is closed."""
+    """Time limit of one request of a tool [s]; beyond it, its connection is closed."""
 
     def __init__(self, store: Store, time: Time) -> None:
         self._store = store

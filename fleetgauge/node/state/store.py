@@ -58,7 +58,7 @@ _MOVE_FIRST_TABLES: Final = """
 """
 _MIGRATIONS: Final = (f"{_CREATE}; {_MOVE_FIRST_TABLES}",)
 _EVERY_RECORD: Final = "SELECT kind, name, key, value FROM records"
-_CONSEQUENCE: Final = "what admin tools set is lost: the configuration file applies alone"
+_CONSEQUENCE: Final = "changes by admin tools are lost: only the configuration file applies"
 
 
 def read_file(path: Path) -> State:

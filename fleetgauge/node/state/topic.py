@@ -38,14 +38,14 @@ log = structlog.get_logger(__name__)
 
 _READ_S: Final = 2.0
 _CHANGE_S: Final = 8.0
-"""How long one change may take [s]; less than `node.state.node_state` waits."""
+"""Time limit of one change [s]; less than `node.state.node_state` waits."""
 _POLL_S: Final = 0.1
 _START_AGAIN_S: Final = 1.0
 _LONGEST_PAUSE_S: Final = 0.05
 _CHANGES_REMEMBERED: Final = 1_000
 _CHANGE_HEADER: Final = "change"
 _COPIED: Final = "topic"
-"""Of a copy, the kind of the record with the offset up to which it holds the topic."""
+"""Kind of the record in a copy with the offset up to which it holds the topic."""
 
 
 class _TryAgainError(Exception):
@@ -76,7 +76,7 @@ class StateTopic:
     """
 
     start_within_s: float = 60.0
-    """How long a start without a copy of the state waits for the topic [s]."""
+    """Time that a start without a copy of the state waits for the topic [s]."""
 
     def __init__(self, settings: KafkaTopicSettings, copy: StateStore, clock: Time, former: State) -> None:
         self._settings = settings
@@ -266,7 +266,7 @@ def of_copy(copy: State) -> tuple[State, int | None]:
 
 
 class _Tail:
-    """What has been read of the topic, from its beginning.
+    """Content of the topic, read from its beginning.
 
     Attributes:
         changes: ids of the changes that were read last.
@@ -321,8 +321,8 @@ class _Tail:
     def _apply(self, message: "Message") -> None:
         try:
             kind, name = (str(each) for each in json.loads(message.key() or b""))
-            found = json.loads(message.value() or b"null")
-            values = None if found is None else {str(key): str(value) for key, value in found.items()}
+            content = json.loads(message.value() or b"null")
+            values = None if content is None else {str(key): str(value) for key, value in content.items()}
             json.dumps([kind, name, values], ensure_ascii=False).encode()  # half a character cannot be kept
             headers = headers_of(message) or ()
         except (MalformedRecordError, ValueError, TypeError, AttributeError, RecursionError) as error:
@@ -382,7 +382,7 @@ class _Writer:
 
         fenced = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
         if error.code() in fenced:
-            return _TryAgainError("other nodes change it without a pause")
+            return _TryAgainError("other nodes change it all the time")
         # The coordinator also answers a commit with UNKNOWN_SERVER_ERROR where another node fences this one meanwhile.
         if error.code() == KafkaError.UNKNOWN:
             return _TryAgainError(self._text(error))

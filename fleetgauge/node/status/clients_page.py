@@ -43,7 +43,7 @@ class PageRequest:
     def __post_init__(self) -> None:
         """Checks."""
         if self.sort not in SORT_KEYS:
-            raise ValueError(f"there is no such sort; sorts are {', '.join(SORT_KEYS)}")
+            raise ValueError(f"sort has to be one of {', '.join(SORT_KEYS)}")
         if not 1 <= self.limit <= MAX_LIMIT:
             raise ValueError(f"limit is between 1 and {MAX_LIMIT}")
 
@@ -110,7 +110,7 @@ class ClientsPage:
             raise ValueError(_BAD_CURSOR) from None
 
 
-_BAD_CURSOR: Final = "after is no cursor of this sort: take it from the page before, or leave it out"
+_BAD_CURSOR: Final = "after is not a cursor of this sort: take it from the previous page, or omit it"
 
 
 def _read_cursor(text: str) -> _Key:

@@ -49,13 +49,13 @@ TELEMETRY: Final[Mapping[str, Count]] = {
     "instances_evicted": Count("client_instances_evicted_total", "Instances evicted because the cache was full."),
     "instances_expired": Count("client_instances_expired_total", "Instances forgotten because they sent nothing."),
     "instances_vanished": Count(
-        "client_instances_vanished", "Instances that left without a terminating push in the last day."
+        "client_instances_vanished", "Instances that ended without a terminating push in the last day."
     ),
     "instances_ended": Count(
         "client_instances_ended", "Instances whose terminating push was accepted in the last hour."
     ),
     "instance_id_clashes": Count(
-        "client_instance_id_clashes_total", "Instances made under an id that another sender used."
+        "client_instance_id_clashes_total", "Instances created under an id that another sender used."
     ),
     "labels_truncated": Count("labels_truncated_total", "Label values of clients that were truncated."),
     "instances_with_metrics": Count("client_instances_with_metrics", "Instances that have metrics of their own."),
@@ -144,34 +144,34 @@ EXPORTERS: Final[Mapping[str, Count]] = {
     "retired_bytes": Count("exporter_retired_bytes_total", "Size of the removed files."),
     "lag_records": Count("exporter_lag_pushes", "Pushes in the log that the exporter has not delivered."),
     "lag_bytes": Count("exporter_lag_bytes", "Their metrics, decompressed."),
-    "lag_ms": Count("exporter_lag_seconds", "How long ago the oldest undelivered push came; 0 without any.", _MS),
+    "lag_ms": Count("exporter_lag_seconds", "Age of the oldest undelivered push; 0 without any.", _MS),
     "oldest_received_at": Count(
-        "exporter_oldest_undelivered_timestamp_seconds", "When the oldest undelivered push came.", _US
+        "exporter_oldest_undelivered_timestamp_seconds", "Receive time of the oldest undelivered push.", _US
     ),
-    "last_delivered_at": Count("exporter_last_delivered_timestamp_seconds", "When it last delivered something.", _US),
-    "last_error_at": Count("exporter_last_error_timestamp_seconds", "When it last failed.", _US),
+    "last_delivered_at": Count("exporter_last_delivered_timestamp_seconds", "Time of the latest delivery.", _US),
+    "last_error_at": Count("exporter_last_error_timestamp_seconds", "Time of the latest failure.", _US),
     "last_error_over_at": Count(
-        "exporter_last_error_over_timestamp_seconds", "Since when that failure is over; absent while it is not.", _US
+        "exporter_last_error_over_timestamp_seconds", "Time at which that failure ended; absent while it lasts.", _US
     ),
-    "call_ms": Count("exporter_call_seconds", "For how long the exporter has not returned from a call.", _MS),
+    "call_ms": Count("exporter_call_seconds", "Time since the exporter's current call began.", _MS),
     "last_export_ms": Count("exporter_last_export_seconds", "Duration of its latest successful export.", _MS),
 }
 WORKERS: Final[Mapping[str, Count]] = {
     "serves": Count("worker_up", "1 while the worker runs and answers."),
-    "restarts": Count("worker_restarts_total", "How often the worker ended and was started again."),
+    "restarts": Count("worker_restarts_total", "Restarts of the worker."),
     "connections": Count("worker_connections", "Open connections of the worker."),
     "instances": Count("worker_client_instances", "Client instances in the worker's cache."),
     "logged": Count("worker_push_log_logged_total", "Pushes that the worker wrote to its log."),
 }
 """One series per worker, where there are several; they show how evenly the workers share the clients."""
 EXPORTER_PROCESS: Final[Mapping[str, Count]] = {
-    "restarts": Count("exporter_process_restarts_total", "How often the exporter process was restarted."),
-    "hangs": Count("exporter_process_hangs_total", "How often the exporter process was killed because it hung."),
+    "restarts": Count("exporter_process_restarts_total", "Restarts of the exporter process."),
+    "hangs": Count("exporter_process_hangs_total", "Kills of the exporter process because it hung."),
     "status_age_ms": Count("exporter_status_age_seconds", "Age of the exporter process's latest status.", _MS),
 }
 BY_REASON: Final[Mapping[str, Count]] = {
     "retried": Count("exporter_retries_total", "Failed attempts."),
-    "refused": Count("exporter_refused_pushes_total", "Pushes that were rejected for good."),
+    "refused": Count("exporter_refused_pushes_total", "Pushes that were rejected permanently."),
     "bad_records": Count("exporter_bad_records_total", "Records of the topic that are not pushes."),
     "lost": Count("exporter_lost_pushes_total", "Pushes that the log lost before they were delivered."),
     "letters_lost": Count("exporter_lost_dead_letters_total", "Rejected pushes that are not stored."),
@@ -185,8 +185,8 @@ TRAFFIC: Final[Mapping[str, Count]] = {
     "requests": Count("gateway_requests_total", "Requests that passed, or that the gateway answered."),
     "request_bytes": Count("gateway_request_bytes_total", "Their size."),
     "response_bytes": Count("gateway_response_bytes_total", "Size of their responses."),
-    "gateway_ms": Count("gateway_loop_seconds_total", "Time that they took of the gateway's loop.", _MS),
-    "broker_ms": Count("gateway_broker_seconds_total", "Time from requests to the beginning of their answers.", _MS),
+    "gateway_ms": Count("gateway_loop_seconds_total", "Time that they took on the gateway's loop.", _MS),
+    "broker_ms": Count("gateway_broker_seconds_total", "Time from requests to the beginning of their responses.", _MS),
     "throttled": Count("gateway_throttled_requests_total", "Requests after which the gateway throttled the client."),
     "throttle_ms": Count("gateway_throttle_seconds_total", "Throttle times of these requests.", _MS),
     "joins": Count("gateway_group_joins_total", "Members that joined a consumer group."),
@@ -205,7 +205,7 @@ STATES: Final = ("starting", "running", "retrying", "stopped", "revoked")
 
 
 class HttpStatus(NamedTuple):
-    """What the HTTP process knows of itself.
+    """Figures of the HTTP process itself.
 
     Attributes:
         failures: failed log-ins by reason.
@@ -309,10 +309,10 @@ def _scalars(
 ) -> Iterator[Metric]:
     """A family for each number of the table that any source has."""
     for key, count in table.items():
-        found = [(labels, source[key]) for labels, source in sources if source.get(key) is not None]
-        if found:
-            family = _family(count, found[0][0])
-            for labels, value in found:
+        samples = [(labels, source[key]) for labels, source in sources if source.get(key) is not None]
+        if samples:
+            family = _family(count, samples[0][0])
+            for labels, value in samples:
                 family.add_metric(list(labels.values()), value * count.scale)
             yield family
 
@@ -335,7 +335,9 @@ def _single(name: str, text: str, value: float) -> Metric:
 
 
 def _process(head: Mapping[str, Any]) -> Iterator[Metric]:
-    """For `fleetgauge export` the labels of a node are empty, which Prometheus treats as absent."""
+    """Metrics of the process; for `fleetgauge export` the labels of a node are empty, which Prometheus treats as
+    absent.
+    """
     values = [version("fleetgauge"), str(head.get("node_id", "")), head.get("cluster_id", "")]
     labels = ("version", "node_id", "cluster_id")
     yield _labelled("build_info", "1; version and ids are in the labels.", labels, [(values, 1)])
@@ -345,14 +347,14 @@ def _process(head: Mapping[str, Any]) -> Iterator[Metric]:
 
 def _certificates(status: Status, http: HttpStatus | None) -> Iterator[Metric]:
     """Certificates in use: of listeners, of the HTTP port, and client certificates of exporters."""
-    found = [
+    expiries = [
         (("listener", each["listener"]), each.get("certificate_expires_at")) for each in status.get("connections", ())
     ]
     if http is not None:
-        found.append((("http", ""), http.certificate_expires_at))
+        expiries.append((("http", ""), http.certificate_expires_at))
     exporters = status["exporter_process"]["exporters"].items()
-    found.extend((("exporter", name), each.get("certificate_expires_at")) for name, each in exporters)
-    known = [(labels, at) for labels, at in found if at is not None]
+    expiries.extend((("exporter", name), each.get("certificate_expires_at")) for name, each in exporters)
+    known = [(labels, at) for labels, at in expiries if at is not None]
     text = "When the first certificate of a chain in use expires."
     yield _labelled("certificate_expiry_timestamp_seconds", text, ("use", "name"), known)
 
@@ -365,7 +367,7 @@ def _listeners(listeners: Sequence[Mapping[str, Any]]) -> Iterator[Metric]:
 
 
 def _quota_usage(by_kind: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Iterator[Metric]:
-    usage = [(_quota_labels(kind, each["tags"]), each) for kind, found in by_kind.items() for each in found.values()]
+    usage = [(_quota_labels(kind, each["tags"]), each) for kind, usages in by_kind.items() for each in usages.values()]
     if usage:
         ratios = [(labels, each["used"] / each["limit"]) for labels, each in usage]
         yield _labelled("quota_utilization_ratio", "Usage of a quota; 1 is its limit.", QUOTA_LABELS, ratios)
@@ -419,17 +421,17 @@ def _exporters(exporters: Mapping[str, Mapping[str, Any]]) -> Iterator[Metric]:
         reasons = [((name, why), n) for name, each in exporters.items() for why, n in (each.get(key) or {}).items()]
         yield _labelled(count.name, count.text, ("exporter", "reason"), reasons)
     for key, count in HISTOGRAMS.items():
-        found = [(name, each[key]) for name, each in exporters.items() if key in each]
-        if found:
-            yield _histogram(count, found)
+        histograms = [(name, each[key]) for name, each in exporters.items() if key in each]
+        if histograms:
+            yield _histogram(count, histograms)
     current = [((name, each["type"], s), float(each["state"] == s)) for name, each in exporters.items() for s in STATES]
     text = "1 for the state in which the exporter is."
     yield _labelled("exporter_state", text, ("exporter", "type", "state"), current)
 
 
-def _histogram(count: Count, found: Sequence[tuple[str, Mapping[str, Any]]]) -> Metric:
+def _histogram(count: Count, histograms: Sequence[tuple[str, Mapping[str, Any]]]) -> Metric:
     family = HistogramMetricFamily(_PREFIX + count.name, count.text, labels=["exporter"])
-    for name, each in found:
+    for name, each in histograms:
         ends = [*map(floatToGoString, each["bounds"]), "+Inf"]
         buckets = list(zip(ends, accumulate(each["counts"]), strict=True))
         family.add_metric([name], buckets, each["sum"])

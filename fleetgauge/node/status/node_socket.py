@@ -50,7 +50,7 @@ MAX_ANSWER_BYTES: Final = 64 << 20
 QUESTION_WITHIN_S: Final = 5.0
 READ_WITHIN_S: Final = 30.0
 ANSWER_WITHIN_S: Final = 5.0
-"""How long a client waits for the next frame [s]."""
+"""Time that a client waits for the next frame [s]."""
 
 _LENGTH = struct.Struct(">I")
 
@@ -270,7 +270,7 @@ def ask(path: Path, question: dict[str, Any]) -> Iterator[Answer]:
         raise NotRunningError(f"the node behind {path} did not answer within {ANSWER_WITHIN_S:.0f} s") from error
     except OSError as error:
         raise NotRunningError(
-            f"no node answers at {path}: none runs there, or its data directory is another (--log-dirs)"
+            f"no node answers at {path}: none runs there, or it has another data directory (--log-dirs)"
         ) from error
 
 
@@ -282,7 +282,7 @@ def read_status(path: Path) -> Status:
     """
     for answer in ask(path, {"ask": "status"}):
         return answer
-    raise NotRunningError(f"the node behind {path} gave no answer")
+    raise NotRunningError(f"the node behind {path} sent no response")
 
 
 async def read_status_async(path: Path) -> Status:
@@ -290,7 +290,7 @@ async def read_status_async(path: Path) -> Status:
     async with aclosing(ask_async(path, {"ask": "status"})) as answers:
         async for answer in answers:
             return answer
-    raise NotRunningError("the node gave no answer")
+    raise NotRunningError("the node sent no response")
 
 
 def _next_body(file: Any) -> bytes:

@@ -51,7 +51,7 @@ class Routes:
         self._listings = 0
 
     def routes(self) -> list[Route]:
-        """For a Starlette application; see `EXCEPTION_HANDLERS`, too."""
+        """Routes for a Starlette application; see also `EXCEPTION_HANDLERS`."""
         served = (self._healthz, self._readyz, self._metrics, self._clients)
         return [Route(path, each) for path, each in zip(ENDPOINTS, served, strict=True)]
 
@@ -128,7 +128,7 @@ class Routes:
 
     async def _slices(self, question: Mapping[str, Any]) -> AsyncGenerator[Answer, None]:
         if self._listings >= MAX_LISTINGS:
-            raise HTTPException(503, "too many listings are under way; try again in a second", {"Retry-After": "1"})
+            raise HTTPException(503, "too many listings are in progress; try again in a second", {"Retry-After": "1"})
         self._listings += 1
         try:
             async with aclosing(ask_async(self._path, dict(question))) as answers:
@@ -140,7 +140,7 @@ class Routes:
 
 async def _refused(request: Request, exception: HTTPException) -> Response:
     if exception.status_code == HTTPStatus.NOT_FOUND and exception.detail == HTTPStatus.NOT_FOUND.phrase:
-        exception = HTTPException(404, f"nothing is served there; there are {', '.join(ENDPOINTS)}")
+        exception = HTTPException(404, f"nothing is served at this path; the paths are {', '.join(ENDPOINTS)}")
     return await refused(request, exception)
 
 
@@ -168,18 +168,18 @@ def _read_query(query: str) -> tuple[dict[str, str], str, PageRequest]:
         ValueError: one sentence on what is wrong.
     """
     pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=2 * len(PARAMETERS))
-    found = dict(pairs)
-    if len(found) != len(pairs) or found.keys() - set(PARAMETERS):
+    parameters = dict(pairs)
+    if len(parameters) != len(pairs) or parameters.keys() - set(PARAMETERS):
         raise ValueError(f"parameters are {', '.join(PARAMETERS)}, each at most once")
-    form, order, limit = found.get("format", "json"), found.get("order", "desc"), found.get("limit", "")
+    form, order, limit = parameters.get("format", "json"), parameters.get("order", "desc"), parameters.get("limit", "")
     if form not in ("json", "jsonl") or order not in ("asc", "desc"):
         raise ValueError("format is json or jsonl, and order asc or desc")
     if limit and not (limit.isascii() and limit.isdigit() and len(limit) < 9):
         raise ValueError("limit is a number")
     page = PageRequest(
-        sort=found.get("sort", DEFAULT_SORT),
+        sort=parameters.get("sort", DEFAULT_SORT),
         descending=order == "desc",
         limit=int(limit) if limit else DEFAULT_LIMIT,
-        after=found.get("after", ""),
+        after=parameters.get("after", ""),
     )
-    return {key: value for key, value in found.items() if key in FILTER_KEYS}, form, page
+    return {key: value for key, value in parameters.items() if key in FILTER_KEYS}, form, page

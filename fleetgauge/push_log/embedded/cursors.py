@@ -98,10 +98,10 @@ class Cursors:
             CursorRevokedError: `epoch` is no longer the cursor's.
         """
         with self._transaction():
-            found = self._rows("SELECT segment, row FROM cursors WHERE exporter = ? AND epoch = ?", (exporter, epoch))
-            if not found:
+            rows = self._rows("SELECT segment, row FROM cursors WHERE exporter = ? AND epoch = ?", (exporter, epoch))
+            if not rows:
                 raise CursorRevokedError(f"another reader took over the cursor of exporter {exporter}")
-            before = Position(*found[0])
+            before = Position(*rows[0])
             after = max(before, target)
             unreadable = sum(extent.rows - extent.delivered for extent in extents)
             self._connection.execute(
@@ -167,8 +167,8 @@ class Cursors:
     def position(self, exporter: str) -> Position:
         """The position of a cursor; `START` for an exporter without one."""
         with translated(self._path):
-            found = self._rows("SELECT segment, row FROM cursors WHERE exporter = ?", (exporter,))
-        return Position(*found[0]) if found else START
+            rows = self._rows("SELECT segment, row FROM cursors WHERE exporter = ?", (exporter,))
+        return Position(*rows[0]) if rows else START
 
     def forget(self, exporter: str) -> bool:
         """Removes a cursor and revokes its reader; a later one starts as a new exporter. False if there is none."""

@@ -109,7 +109,7 @@ class LogDirectory:
             return reader.predecessor()
 
     def written(self, number: int) -> int:
-        """How many rows were written to a sealed segment, even if it has fewer now; 0 if unknown. Cached.
+        """Number of rows written to a sealed segment, even if it has fewer now; 0 if unknown. Cached.
 
         The next segment records it, unless an earlier release wrote that one.
         """

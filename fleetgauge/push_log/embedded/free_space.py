@@ -44,7 +44,7 @@ class FreeSpace:
         if self._free_bytes < self._min_free_bytes:
             raise PushLogFullError(
                 f"{self._path} has {self._free_bytes / MIB:.1f} MiB free, less than push.log.min.free.bytes "
-                f"({self._min_free_bytes / MIB:.1f} MiB): make room on its disk, or lower push.log.retention.bytes"
+                f"({self._min_free_bytes / MIB:.1f} MiB): free space on its disk, or lower push.log.retention.bytes"
             )
 
     def _measure(self) -> int:
@@ -62,10 +62,10 @@ class FreeSpace:
 
     def _is_the_same(self) -> bool:
         try:
-            found = self._path.stat()
+            stat = self._path.stat()
         except FileNotFoundError:
             return False
-        identity = (found.st_dev, found.st_ino)
+        identity = (stat.st_dev, stat.st_ino)
         self._identity = self._identity or identity
         return identity == self._identity
 

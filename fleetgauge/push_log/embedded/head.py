@@ -100,7 +100,7 @@ class NoSegment:
         Raises:
             PushLogFullError: always.
         """
-        raise PushLogFullError(f"no room left on the disk of {self.path} for a first segment: make room")
+        raise PushLogFullError(f"no space left on the disk of {self.path} for a first segment: free some space")
 
     def close(self) -> None:
         """Does nothing."""
@@ -112,13 +112,13 @@ def _create(path: Path, flush: Literal["os", "fsync"]) -> apsw.Connection:
     It is synced once with any `flush`, since a name without its contents would be a damaged segment.
     """
     unfinished = path.with_name(path.name + UNFINISHED)
-    made = apsw.Connection(str(unfinished))
+    database = apsw.Connection(str(unfinished))
     try:
-        made.execute("PRAGMA synchronous = OFF")
-        made.execute(f"BEGIN; {CREATE} COMMIT")
-        made.execute("PRAGMA journal_mode = WAL")
+        database.execute("PRAGMA synchronous = OFF")
+        database.execute(f"BEGIN; {CREATE} COMMIT")
+        database.execute("PRAGMA journal_mode = WAL")
     finally:
-        made.close()
+        database.close()
     _sync(unfinished, os.O_RDONLY)  # no connection has the file open, so no lock is released
     unfinished.rename(path)
     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)

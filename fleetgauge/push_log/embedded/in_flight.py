@@ -1,4 +1,4 @@
-"""How far the readers of this process have polled one log: the records in flight when a segment is deleted."""
+"""Positions of this process's readers in one log: the records in flight when a segment is deleted."""
 
 import threading
 from collections.abc import Mapping

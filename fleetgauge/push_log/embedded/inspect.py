@@ -185,7 +185,7 @@ def _directory(log: Path | LogDirectory) -> LogDirectory:
 def _existing(log: Path | LogDirectory) -> LogDirectory:
     directory = _directory(log)
     if not directory.numbers():
-        raise PushLogError(f"there is no push log in {directory.path}: has a node run with these log.dirs?")
+        raise PushLogError(f"there is no push log in {directory.path}: no node has run with this log.dirs")
     return directory
 
 

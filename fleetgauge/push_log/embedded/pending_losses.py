@@ -75,10 +75,10 @@ class PendingLosses:
         return [str(name) for (name,) in self._connection.execute("SELECT DISTINCT exporter FROM doubts")]
 
     def _of(self, exporter: str) -> list[_PendingLoss]:
-        found: list[tuple[Any, ...]] = self._connection.execute(
+        rows: list[tuple[Any, ...]] = self._connection.execute(
             "SELECT rowid, segment, first_row, last_row, cause FROM doubts WHERE exporter = ?", (exporter,)
         ).fetchall()
-        return [_PendingLoss(row[0], Extent(*row[1:4]), row[4]) for row in found]
+        return [_PendingLoss(row[0], Extent(*row[1:4]), row[4]) for row in rows]
 
     def _replace(self, exporter: str, pending: _PendingLoss, rest: Extent) -> None:
         self._connection.execute("DELETE FROM doubts WHERE rowid = ?", (pending.id,))

@@ -26,7 +26,7 @@ from fleetgauge.telemetry.push_record import PushRecord
 
 _CONTEXT: Final = PushRecord._fields[:-1]
 _TYPES: Final = tuple(get_type_hints(PushRecord)[name] | None for name in _CONTEXT)
-"""What a row may have: None for each column that its format version lacks."""
+"""Types of a row's columns: None for each column that its format version lacks."""
 _TERMINATING: Final = _CONTEXT.index("terminating")
 
 _PAYLOAD: Final = ("metrics", "encoding", "metrics_bytes", "end_bytes")
@@ -148,7 +148,7 @@ def translated(path: Path) -> Iterator[None]:
             raise SegmentCorruptError(f"{path} is damaged: its write-ahead log is cut short") from error
         if isinstance(error, apsw.IOError) and extended != apsw.SQLITE_IOERR_SHMSIZE:
             raise PushLogError(f"{path}: {error}") from error
-        raise PushLogFullError(f"no room left on the disk of {path.parent}: {error}") from error
+        raise PushLogFullError(f"no space left on the disk of {path.parent}: {error}") from error
     except apsw.CantOpenError as error:
         kind = SegmentGoneError if not path.exists() else PushLogError
         raise kind(f"{path} cannot be opened: {error}") from error
@@ -234,8 +234,8 @@ class SegmentReader:
 
     def _number_at(self, column: str, row: int) -> int:
         with self._reading():
-            found = self._connection.execute(f"SELECT {column} FROM pushes WHERE row = ?", (row,))  # noqa: S608  our own
-            return self._number(found.get or 0)
+            rows = self._connection.execute(f"SELECT {column} FROM pushes WHERE row = ?", (row,))  # noqa: S608  our own
+            return self._number(rows.get or 0)
 
     def _number(self, value: object) -> int:
         if not isinstance(value, int):

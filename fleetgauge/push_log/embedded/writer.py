@@ -144,7 +144,7 @@ class SqlitePushLogWriter:
         if isinstance(error, SegmentCorruptError) or self._errors >= _ERRORS_UNTIL_NEW_SEGMENT:
             log.error(
                 "push_log.segment_abandoned",
-                message="it cannot be written; a new one is opened",
+                message="it cannot be written to; a new one is opened",
                 segment=str(self._head.path),
                 reason=str(error),
             )
@@ -184,7 +184,7 @@ def _lock(path: Path) -> int:
         owner = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
         os.close(descriptor)
         raise PushLogLockedError(
-            f"the push log in {path} is written by process {owner or '?'}: stop it, or choose other log.dirs"
+            f"the push log in {path} is written by process {owner or '?'}: stop it, or use other log.dirs"
         ) from error
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)

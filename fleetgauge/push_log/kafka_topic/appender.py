@@ -158,7 +158,7 @@ class KafkaTopicAppender:
         return None
 
     def _produce(self, push: Push) -> PushLogError | None:
-        assert self._producer is not None, "the producer is made before `problem` is cleared"
+        assert self._producer is not None, "the producer is created before `problem` is cleared"
         key, value, headers = encode_record(push.record)
         try:
             self._producer.produce(self._topic, value, key, headers=headers, on_delivery=partial(self._delivered, push))

@@ -57,8 +57,8 @@ def make_producer(settings: KafkaTopicSettings, on_error: OnError) -> "Producer"
         "delivery.timeout.ms": 10_000,
         "partitioner": "murmur2_random",  # as in the broker plugin: a client's pushes are in one partition
     }
-    made: Producer = _make("Producer", settings, {"client.id": "fleetgauge-push-log", **default}, own, on_error)
-    return made
+    producer: Producer = _make("Producer", settings, {"client.id": "fleetgauge-push-log", **default}, own, on_error)
+    return producer
 
 
 def make_consumer(settings: KafkaTopicSettings, exporter: str, on_error: OnError) -> "Consumer":
@@ -84,8 +84,8 @@ def make_consumer(settings: KafkaTopicSettings, exporter: str, on_error: OnError
         "session.timeout.ms": 15_000,  # a killed process keeps its partitions for this long
         "topic.metadata.refresh.interval.ms": 10_000,  # a new topic, or new partitions, are noticed within this time
     }
-    made: Consumer = _make("Consumer", settings, {"client.id": f"fleetgauge-{exporter}", **default}, own, on_error)
-    return made
+    consumer: Consumer = _make("Consumer", settings, {"client.id": f"fleetgauge-{exporter}", **default}, own, on_error)
+    return consumer
 
 
 def make_state_consumer(settings: KafkaTopicSettings) -> "Consumer":
@@ -102,8 +102,8 @@ def make_state_consumer(settings: KafkaTopicSettings) -> "Consumer":
         "group.id": settings.group_of("state"),  # required by the client, and not used
         "isolation.level": "read_committed",
     }
-    made: Consumer = _make("Consumer", settings, {"client.id": "fleetgauge-state"}, own, lambda error: None)
-    return made
+    consumer: Consumer = _make("Consumer", settings, {"client.id": "fleetgauge-state"}, own, lambda error: None)
+    return consumer
 
 
 def make_state_producer(settings: KafkaTopicSettings) -> "Producer":
@@ -120,14 +120,14 @@ def make_state_producer(settings: KafkaTopicSettings) -> "Producer":
     }
     quiet = logging.getLogger("librdkafka.state")
     quiet.disabled = True  # to be fenced is no fault, and the client logs it as one
-    made: Producer = _make("Producer", settings, {"client.id": "fleetgauge-state"}, own, lambda error: None, quiet)
-    return made
+    producer: Producer = _make("Producer", settings, {"client.id": "fleetgauge-state"}, own, lambda error: None, quiet)
+    return producer
 
 
 def make_admin(settings: KafkaTopicSettings) -> "AdminClient":
     """An admin client; otherwise as `make_producer`."""
-    made: AdminClient = _make("AdminClient", settings, {"client.id": "fleetgauge-admin"}, {}, lambda error: None)
-    return made
+    admin: AdminClient = _make("AdminClient", settings, {"client.id": "fleetgauge-admin"}, {}, lambda error: None)
+    return admin
 
 
 def check_clients(settings: KafkaTopicSettings) -> None:

@@ -64,7 +64,7 @@ class GroupMember:
     """
 
     pause_after_s: float = 0.5
-    """How long a batch may wait before the partitions are paused, which discards prefetched records."""
+    """Time that a batch may wait before the partitions are paused, which discards prefetched records."""
 
     check_every_ms: int = 1_000
     """Time between two requests for the topic's metadata [ms]."""
@@ -177,12 +177,12 @@ class GroupMember:
             with self.changed:
                 self.shares.end([share.partition for share in self.shares.current])
                 self._paused = False
-            made = False
-            while not made:
+            is_ready = False
+            while not is_ready:
                 with self.changed:
                     if self.changed.wait_for(lambda: self.is_closing, self.restart_after_s):
                         return
-                made = self._succeeds(self._make_another)
+                is_ready = self._succeeds(self._make_another)
 
     def _make_another(self) -> None:
         self._consumer = self._make_consumer(self._on_error)
@@ -262,12 +262,12 @@ class GroupMember:
             return
         try:
             places = [self._place(partition) for partition in new]
-            found = self._request("read the cursors", lambda: self._consumer.committed(places, timeout=_REQUEST_S))
+            committed = self._request("read the cursors", lambda: self._consumer.committed(places, timeout=_REQUEST_S))
         except PushLogError as error:
             self._log.warning("push_log.cursors_unknown", error=str(error))
             return
         with self.changed:
-            for place in found:
+            for place in committed:
                 self.shares.starts_at(place.partition, place.offset if place.offset >= 0 else None)
 
     def _take_in(self, messages: "list[Message]") -> None:
@@ -323,12 +323,12 @@ class GroupMember:
             return
         self._check_due_ms = now_ms + self.check_every_ms
         try:
-            found = self._request("read", lambda: self._consumer.list_topics(self._topic, timeout=_METADATA_S))
+            metadata = self._request("read", lambda: self._consumer.list_topics(self._topic, timeout=_METADATA_S))
         except PushLogError as error:
             self._unreachable = str(error)
             return
         self.has_reached_topic = True
-        problem = found.topics[self._topic].error
+        problem = metadata.topics[self._topic].error
         self._unreachable = None if problem is None else f"cannot read topic {self._topic}: {text_of(problem)}"
         self._check_topic = problem is not None
 

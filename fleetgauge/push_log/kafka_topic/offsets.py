@@ -50,12 +50,12 @@ class TopicOffsets:
         isolation = IsolationLevel.READ_COMMITTED if self._is_committed else IsolationLevel.READ_UNCOMMITTED
         try:
             asked = self._admin.list_offsets(wanted, isolation_level=isolation, request_timeout=_REQUEST_S)
-            found = {place.partition: answer.result().offset for place, answer in asked.items()}
+            offsets = {place.partition: answer.result().offset for place, answer in asked.items()}
         except KafkaException as error:
             if error.args[0].code() == KafkaError.FENCED_LEADER_EPOCH:
                 # librdkafka's admin client keeps the leader epochs that it learned first: a new one learns them anew.
                 self._admin = make_admin(self._settings)
             raise PushLogError(f"cannot read the offsets of topic {self._topic}: {text_of(error.args[0])}") from error
-        if min(found.values()) < 0:  # without an error, when the broker ends in mid-request
+        if min(offsets.values()) < 0:  # without an error, when the broker ends in mid-request
             raise PushLogError(f"cannot read the offsets of topic {self._topic}: no broker answers")
-        return found
+        return offsets

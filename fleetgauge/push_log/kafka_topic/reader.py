@@ -26,8 +26,10 @@ log = get_logger(__name__)
 _COMMIT_WITHIN_S: Final = 60.0
 _COMMIT_RETRY_S: Final = 0.1
 _CALL_HEADERS: Final = methodcaller("headers")
-"""For a header name that is not UTF-8, confluent-kafka sets an exception and still returns a broken list. A call from C
-detects that; the interpreter's own specialised call (PEP 659) does not, and the list crashes the process."""
+"""Calls `headers()` from C. For a header name that is not UTF-8, confluent-kafka sets an exception and still returns a
+broken list. A call from C detects that; the interpreter's own specialised call (PEP 659) does not, and the list crashes
+the process.
+"""
 
 
 class KafkaTopicReader:
@@ -230,7 +232,7 @@ def headers_of(message: "Message") -> Headers | None:
         MalformedRecordError: a header name is not UTF-8.
     """
     try:
-        found = _CALL_HEADERS(message)
+        headers = _CALL_HEADERS(message)
     except (UnicodeDecodeError, SystemError, ValueError) as error:
         raise MalformedRecordError("garbled_header", f"a header's name cannot be read: {error}") from None
-    return list(found.items()) if isinstance(found, dict) else found
+    return list(headers.items()) if isinstance(headers, dict) else headers

@@ -23,7 +23,7 @@ from fleetgauge.telemetry.push_record import (
 T = TypeVar("T")
 
 Headers = Sequence[tuple[str, str | bytes | None]]
-"""As confluent-kafka returns them; of several with one name the last counts, as in Kafka's `lastHeader`."""
+"""Headers as confluent-kafka returns them; of several with one name the last counts, as in Kafka's `lastHeader`."""
 
 MAX_HEADER_BYTES: Final = 32_767
 """Longest accepted header [B]: no string of Kafka's protocol is longer, so no label of a broker is."""
@@ -75,32 +75,32 @@ def decode_record(key: bytes | None, value: bytes | None, headers: Headers | Non
     Raises:
         MalformedRecordError: this version cannot decode it; no other exception is raised.
     """
-    found = _texts(headers or ())
-    schema_version = _required(found, "schema_version", _integer(1, _INT32_MAX))
+    texts = _texts(headers or ())
+    schema_version = _required(texts, "schema_version", _integer(1, _INT32_MAX))
     if schema_version > SCHEMA_VERSION:
         raise MalformedRecordError(
             "newer_schema", f"schema_version is {schema_version}, and this reader knows {SCHEMA_VERSION} at most"
         )
     if value is None:
-        raise MalformedRecordError("null_value", "the value is null, and a heartbeat's is empty")
+        raise MalformedRecordError("null_value", "the value is null (a heartbeat's is empty)")
     return PushRecord(
-        push_id=_required(found, "push_id", _push_id),
-        received_at=_required(found, "received_at", _integer(0, _INT64_MAX)),
-        receiver_node_id=_required(found, "receiver_node_id", _integer(-1, _INT32_MAX)),
-        cluster_id=_required(found, "cluster_id", _as_it_is),
-        listener=_required(found, "listener", _as_it_is),
+        push_id=_required(texts, "push_id", _push_id),
+        received_at=_required(texts, "received_at", _integer(0, _INT64_MAX)),
+        receiver_node_id=_required(texts, "receiver_node_id", _integer(-1, _INT32_MAX)),
+        cluster_id=_required(texts, "cluster_id", _as_it_is),
+        listener=_required(texts, "listener", _as_it_is),
         client_instance_id=_instance_id(key),
-        client_id=_required(found, "client_id", _as_it_is),
-        client_software_name=_required(found, "client_software_name", _as_it_is),
-        client_software_version=_required(found, "client_software_version", _as_it_is),
-        client_source_address=_required(found, "client_source_address", _as_it_is),
-        client_source_port=_optional(found, "client_source_port", _integer(0, 65_535)),
-        principal=_required(found, "principal", _as_it_is),
-        subscription_id=_optional(found, "subscription_id", _integer(-_INT32_MAX - 1, _INT32_MAX)),
-        push_interval_ms=_optional(found, "push_interval_ms", _integer(0, _INT32_MAX)),
-        terminating=_required(found, "terminating", _true_or_false) == "true",
-        compression_type=_optional(found, "compression_type", _compression_type),
-        payload_bytes=_optional(found, "payload_bytes", _integer(0, _INT32_MAX)),
+        client_id=_required(texts, "client_id", _as_it_is),
+        client_software_name=_required(texts, "client_software_name", _as_it_is),
+        client_software_version=_required(texts, "client_software_version", _as_it_is),
+        client_source_address=_required(texts, "client_source_address", _as_it_is),
+        client_source_port=_optional(texts, "client_source_port", _integer(0, 65_535)),
+        principal=_required(texts, "principal", _as_it_is),
+        subscription_id=_optional(texts, "subscription_id", _integer(-_INT32_MAX - 1, _INT32_MAX)),
+        push_interval_ms=_optional(texts, "push_interval_ms", _integer(0, _INT32_MAX)),
+        terminating=_required(texts, "terminating", _true_or_false) == "true",
+        compression_type=_optional(texts, "compression_type", _compression_type),
+        payload_bytes=_optional(texts, "payload_bytes", _integer(0, _INT32_MAX)),
         schema_version=schema_version,
         metrics=value,
     )
@@ -114,34 +114,34 @@ def _text(value: str | int | bool) -> bytes:
 
 def _texts(headers: Headers) -> dict[str, str]:
     """The text of the headers that are fields."""
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for name, content in headers:
         if name not in HEADER_FIELDS:
             continue
         if content is None:
-            found.pop(name, None)  # a null header counts as missing
+            texts.pop(name, None)  # a null header counts as missing
             continue
         if len(content) > MAX_HEADER_BYTES:
             raise MalformedRecordError(
                 "header_too_long", f"header {name} has {len(content)} B, and {MAX_HEADER_BYTES} B are allowed"
             )
         try:
-            found[name] = content if isinstance(content, str) else content.decode()
+            texts[name] = content if isinstance(content, str) else content.decode()
         except UnicodeDecodeError as error:
             raise MalformedRecordError(
-                "not_utf8", f"header {name} is no UTF-8: {error.reason} at byte {error.start}"
+                "not_utf8", f"header {name} is not UTF-8: {error.reason} at byte {error.start}"
             ) from None
-    return found
+    return texts
 
 
-def _required(found: Mapping[str, str], name: str, read: Callable[[str, str], T]) -> T:
-    if name not in found:
+def _required(texts: Mapping[str, str], name: str, read: Callable[[str, str], T]) -> T:
+    if name not in texts:
         raise MalformedRecordError("missing_header", f"there is no header {name}")
-    return read(name, found[name])
+    return read(name, texts[name])
 
 
-def _optional(found: Mapping[str, str], name: str, read: Callable[[str, str], T]) -> T | None:
-    return read(name, found[name]) if name in found else None
+def _optional(texts: Mapping[str, str], name: str, read: Callable[[str, str], T]) -> T | None:
+    return read(name, texts[name]) if name in texts else None
 
 
 def _as_it_is(_name: str, text: str) -> str:
@@ -164,7 +164,7 @@ def _checked(is_valid: Callable[[str], bool], due: str) -> Callable[[str, str], 
 
 
 def _integer(minimum: int, maximum: int) -> Callable[[str, str], int]:
-    due = f"a number from {minimum} to {maximum} is due"
+    due = f"a number from {minimum} to {maximum} is expected"
 
     def read(name: str, text: str) -> int:
         if _INTEGER.fullmatch(text) and minimum <= (number := int(text)) <= maximum:
@@ -174,9 +174,9 @@ def _integer(minimum: int, maximum: int) -> Callable[[str, str], int]:
     return read
 
 
-_true_or_false: Final = _checked(("true", "false").__contains__, "true or false is due")
-_push_id: Final = _checked(is_push_id, "32 lower-case hex digits are due")
-_compression_type: Final = _checked(_COMPRESSION_TYPES.__contains__, "that is no compression type")
+_true_or_false: Final = _checked(("true", "false").__contains__, "true or false is expected")
+_push_id: Final = _checked(is_push_id, "32 lower-case hex digits are expected")
+_compression_type: Final = _checked(_COMPRESSION_TYPES.__contains__, "that is not a compression type")
 
 
 def _instance_id(key: bytes | None) -> str:
@@ -188,5 +188,5 @@ def _instance_id(key: bytes | None) -> str:
     except ValueError:
         pass
     raise MalformedRecordError(
-        "bad_key", f"the key is {(key or b'')[:40]!r}, and an instance id of 22 characters is due"
+        "bad_key", f"the key is {(key or b'')[:40]!r}, and an instance id of 22 characters is expected"
     )

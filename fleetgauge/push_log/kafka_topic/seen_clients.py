@@ -26,10 +26,10 @@ Placed = tuple[int, int, PushRecord]
 """A record with its partition and offset."""
 
 KEPT_UNASSIGNED_MS: Final = 15 * 60_000
-"""How long the clients of a partition are kept after it was revoked [ms]."""
+"""Time that clients of a partition are kept after it was revoked [ms]."""
 
 _CLOCK_SLACK_US: Final = 5_000_000
-"""How far a broker's clock may be ahead; later receive times are cut to this when reading progress is noted [us]."""
+"""Largest lead of a broker's clock; later receive times are cut to this when reading progress is recorded [us]."""
 
 
 class SeenClient:
@@ -110,7 +110,7 @@ class SeenClient:
 
     @property
     def instance_id_text(self) -> str:
-        """The same as a record has it."""
+        """Instance id in the form of a record."""
         return self.latest.client_instance_id
 
     @property
@@ -120,27 +120,27 @@ class SeenClient:
 
     @property
     def client_id(self) -> str:
-        """As in its latest push."""
+        """Client id in its latest push."""
         return self.latest.client_id
 
     @property
     def client_address(self) -> str:
-        """As in its latest push."""
+        """Client address in its latest push."""
         return self.latest.client_source_address
 
     @property
     def client_software_name(self) -> str:
-        """As in its latest push."""
+        """Client software name in its latest push."""
         return self.latest.client_software_name
 
     @property
     def client_software_version(self) -> str:
-        """As in its latest push."""
+        """Client software version in its latest push."""
         return self.latest.client_software_version
 
     @property
     def principal_text(self) -> str:
-        """As in its latest push."""
+        """Principal in its latest push."""
         return self.latest.principal
 
     def row(self, read_up_to: int) -> ClientRow:

@@ -108,14 +108,14 @@ class Shares:
         its beginning.
         """
         waiting = {fetched.partition for fetched in self._fetched}
-        found = []
+        partitions = []
         for partition, end in ends.items():
             share = self._by_partition.get(partition)
             if share is not None and partition not in waiting:
                 due = beginnings[partition] if share.next_offset is None else share.next_offset
                 if due >= end:
-                    found.append(partition)
-        return found
+                    partitions.append(partition)
+        return partitions
 
     def want(self, max_bytes: int, max_records: int) -> None:
         """Sets the bounds of the next batch, which also bound what is held, apart from the excess of one fetch."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
 
 _WITHIN_S: Final = 30.0
-"""For the brokers' first answer [s], as `request.timeout.ms` of Kafka's clients."""
+"""Time limit of the brokers' first response [s], as `request.timeout.ms` of Kafka's clients."""
 _SILENT_S: Final = 5.0
 """Longest wait for the next record: the last offset of a partition may have none, such as a transaction's end."""
 _MAX_POLL_RECORDS: Final = 500
@@ -75,12 +75,12 @@ class TopicTail:
         from confluent_kafka import KafkaException
 
         try:
-            found = self._consumer.list_topics(self._topic, timeout=_WITHIN_S).topics[self._topic]
+            metadata = self._consumer.list_topics(self._topic, timeout=_WITHIN_S).topics[self._topic]
         except KafkaException as error:
             raise PushLogError(f"cannot read {self._place}: {text_of(error.args[0])}") from error
-        if found.error is not None:
-            raise PushLogError(f"cannot read {self._place}: {text_of(found.error)}")
-        return sorted(found.partitions)
+        if metadata.error is not None:
+            raise PushLogError(f"cannot read {self._place}: {text_of(metadata.error)}")
+        return sorted(metadata.partitions)
 
     def _until(self, awaited: set[int], ends: dict[int, int]) -> Iterator[PushRecord]:
         """The pushes before the ends of the awaited partitions."""

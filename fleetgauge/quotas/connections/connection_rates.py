@@ -74,9 +74,9 @@ class ConnectionRates:
         if known is not None:
             return known
         config = self._config(limit)
-        made = self._metrics.sensor(entity.sensor_name, config, entity.sensor_expiration_seconds)
-        made.add(self._metric_name(entity), Rate())
-        return made
+        sensor = self._metrics.sensor(entity.sensor_name, config, entity.sensor_expiration_seconds)
+        sensor.add(self._metric_name(entity), Rate())
+        return sensor
 
     def update(self, entity: ConnectionQuotaEntity, limit: int) -> None:
         """Changes the limit [connections/s] of the entity's sensor, if it exists; its usage is kept."""
@@ -86,12 +86,12 @@ class ConnectionRates:
 
     def throttle_sensor(self, prefix: str, listener_name: str) -> Sensor:
         """Returns the sensor of a listener's average throttle time above 0 [ms]; the prefix is `ip-` for addresses."""
-        made = self._metrics.sensor(f"{prefix}ConnectionRateThrottleTime-{listener_name}")
+        sensor = self._metrics.sensor(f"{prefix}ConnectionRateThrottleTime-{listener_name}")
         description = "Tracking average throttle-time, out of non-zero throttle times, per listener"
         tags = {LISTENER_METRIC_TAG: listener_name}
         name = f"{prefix}connection-accept-throttle-time"
-        made.add(self._metrics.metric_name(name, METRICS_GROUP, description, tags), Avg())
-        return made
+        sensor.add(self._metrics.metric_name(name, METRICS_GROUP, description, tags), Avg())
+        return sensor
 
     def record(self, sensor: Sensor, now_ms: int) -> int:
         """Records one connection; returns how long it has to wait [ms], one window at most."""

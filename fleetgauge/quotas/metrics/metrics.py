@@ -96,11 +96,11 @@ class Metrics:
             if known is not None:
                 return known
             chosen = self.config if config is None else config
-            made = Sensor(self, name, parents, chosen, self._time, inactive_sensor_expiration_time_seconds)
-            self._sensors[name] = made
-            for parent in made.parents:
-                self._children.setdefault(parent, []).append(made)
-            return made
+            sensor = Sensor(self, name, parents, chosen, self._time, inactive_sensor_expiration_time_seconds)
+            self._sensors[name] = sensor
+            for parent in sensor.parents:
+                self._children.setdefault(parent, []).append(sensor)
+            return sensor
 
     def get_sensor(self, name: str) -> Sensor | None:
         """Returns the sensor of that name, None if there is none."""

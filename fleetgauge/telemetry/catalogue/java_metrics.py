@@ -43,7 +43,7 @@ _NODE: Final = (
     "incoming-byte-rate incoming-byte-total outgoing-byte-rate outgoing-byte-total request-latency-avg "
     "request-latency-max request-rate request-size-avg request-size-max request-total response-rate response-total"
 )
-"""The same for each broker."""
+"""The same metrics for each broker."""
 
 _EVENTS: Final = (
     "application-event-queue-processing-time-avg application-event-queue-processing-time-max "

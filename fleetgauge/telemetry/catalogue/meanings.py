@@ -135,8 +135,8 @@ def split(name: str) -> tuple[str, str]:
     >>> split("request-latency-avg"), split("rebalance-rate-per-hour"), split("assigned-partitions")
     (('request-latency', 'avg'), ('rebalance', 'rate-per-hour'), ('assigned-partitions', ''))
     """
-    found = re.fullmatch(r"(.+)-(avg|max|min|rate-per-hour|rate|total)", name)
-    return (found[1], found[2]) if found and name not in _NO_STATISTIC else (name, "")
+    match = re.fullmatch(r"(.+)-(avg|max|min|rate-per-hour|rate|total)", name)
+    return (match[1], match[2]) if match and name not in _NO_STATISTIC else (name, "")
 
 
 def unit_of(group: str, name: str) -> str | None:

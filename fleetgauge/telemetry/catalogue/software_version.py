@@ -51,8 +51,8 @@ def version_of_part(text: str, part: str) -> str | None:
     'v2.5.0'
     >>> version_of_part("4.4.0", "rdkafka")
     """
-    _, found, version = text.rpartition(f"{part}-")
-    return version if found else None
+    _, separator, version = text.rpartition(f"{part}-")
+    return version if separator else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ def _parse_bound(part: str) -> tuple[str, SoftwareVersion]:
     match = _BOUND.fullmatch(part)
     version = parse_version(match[2]) if match else None
     if match is None or version is None:
-        raise ValueError(f"{part!r} is no bound of a version range, such as >=2.5.0, <2.5.3 or 2.5.0")
+        raise ValueError(f"{part!r} is not a bound of a version range, for example >=2.5.0, <2.5.3 or 2.5.0")
     return match[1] or "==", version
 
 

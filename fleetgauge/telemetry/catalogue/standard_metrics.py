@@ -30,8 +30,9 @@ ROLE_PREFIXES: Final[Mapping[str, str]] = MappingProxyType(
         "share-consumer": f"{KAFKA_PREFIX}consumer.share.",
     }
 )
-"""By role: the prefix of metrics that only clients of this role send, and of roles named before it. Kafka Streams sends
-its own metrics through its consumers and its admin client, and a share consumer also has a consumer's."""
+"""Prefix by role of the metrics that only clients of this role, and of roles named before it, send. Kafka Streams sends
+its own metrics through its consumers and its admin client, and a share consumer also has a consumer's.
+"""
 
 _ALL: Final = frozenset({"*", ""})
 """Both request all metrics: `*` alone in a subscription, the empty string as a prefix."""
@@ -172,7 +173,7 @@ def metric_type(name: str) -> Literal["sum", "gauge"]:
 def known_metrics() -> tuple[KnownMetric, ...]:
     """Returns the table: producer, consumer, share consumer, admin, Streams; ordered by group and name."""
     others = _clients_by_metric()
-    found = {}
+    metrics = {}
     for roles, group, tags, names in JAVA_METRICS:
         for name in names.split():
             metric = KnownMetric(
@@ -189,8 +190,8 @@ def known_metrics() -> tuple[KnownMetric, ...]:
                 quantity=quantity_of(group, name),
                 meaning=meaning_of(group, name),
             )
-            found[metric.name] = metric
-    return tuple(found.values())
+            metrics[metric.name] = metric
+    return tuple(metrics.values())
 
 
 @cache
@@ -200,11 +201,11 @@ def metrics_by_name() -> Mapping[str, KnownMetric]:
 
 
 def _clients_by_metric() -> Mapping[tuple[str, str], tuple[Client, ...]]:
-    found: dict[tuple[str, str], tuple[Client, ...]] = {}
+    clients: dict[tuple[str, str], tuple[Client, ...]] = {}
     for client, by_role in _OTHER_CLIENTS.items():
         for metric in chain.from_iterable(map(_pairs, by_role.values())):
-            found[metric] = (*found.get(metric, ()), client)
-    return MappingProxyType(found)
+            clients[metric] = (*clients.get(metric, ()), client)
+    return MappingProxyType(clients)
 
 
 def selected(prefixes: Iterable[str]) -> tuple[KnownMetric, ...]:
@@ -228,12 +229,12 @@ def _sorted_names() -> tuple[str, ...]:
 @cache
 def known_prefixes() -> tuple[str, ...]:
     """Returns every prefix that ends at a dot, and every whole name, as candidates for corrections."""
-    found = set()
+    prefixes = set()
     for metric in known_metrics():
         parts = metric.name.split(".")
-        found.add(metric.name)
-        found.update(".".join(parts[:end]) + "." for end in range(3, len(parts)))
-    return tuple(sorted(found))
+        prefixes.add(metric.name)
+        prefixes.update(".".join(parts[:end]) + "." for end in range(3, len(parts)))
+    return tuple(sorted(prefixes))
 
 
 def serves_every_role(client: Client, prefix: str) -> bool:

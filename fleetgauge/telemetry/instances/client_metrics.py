@@ -120,13 +120,13 @@ class ClientMetrics:
 
     def values(self) -> dict[str, float]:
         """Returns the current totals by metric name."""
-        found = {}
+        values = {}
         for name in TOTAL_METRICS:
             metric = self._metrics.metric(self._total_name(name))
             value = metric.metric_value() if metric is not None else None
             if isinstance(value, float):
-                found[name.name] = value
-        return found
+                values[name.name] = value
+        return values
 
     def admit(self, instance: ClientInstance, now_ms: int) -> None:
         """Registers metrics of a new instance, if configured and within `instances_max`.

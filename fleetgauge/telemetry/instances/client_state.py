@@ -35,7 +35,7 @@ class ClientState(StrEnum):
     LATE = "late"
     """No request for 1.5 push intervals and a second."""
     NEW = "new"
-    """It has not pushed yet, and its first push is not overdue."""
+    """No push yet, and the first push is not overdue."""
     LIVE = "live"
     """Its pushes arrive on time."""
 

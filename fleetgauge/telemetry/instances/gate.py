@@ -12,7 +12,7 @@ _NEVER: Final = -1
 
 
 class ConnectionTimes:
-    """What the gate knows of one connection (docs/decisions/014-seats-per-connection.md). Times are monotonic [ms].
+    """Times of one connection (docs/decisions/014-seats-per-connection.md). Times are monotonic [ms].
 
     Attributes:
         connection_id: empty for the times that connections beyond `MAX_TIMED` share.

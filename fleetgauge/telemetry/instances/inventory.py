@@ -154,7 +154,7 @@ def row_key(row: ClientRow | PushRecord) -> RowKey:
     return (*sender_key(row), row.client_software_name, row.client_software_version)
 
 
-def key_among(sender: Hashable, client: Described, found: Mapping[Any, Described]) -> Hashable:
+def key_among(sender: Hashable, client: Described, known: Mapping[Any, Described]) -> Hashable:
     """Returns the key of a client in `found`.
 
     It is the sender's key, unless a client with other software has it already. Unknown software matches any: franz-go
@@ -163,13 +163,13 @@ def key_among(sender: Hashable, client: Described, found: Mapping[Any, Described
     Args:
         sender: the sender and its instance id.
         client: the client to find a key for.
-        found: clients by key.
+        known: clients by key.
     """
     software = client.client_software_name, client.client_software_version
     whole = (sender, *software)
-    if whole in found:
+    if whole in known:
         return whole
-    first = found.get(sender)
+    first = known.get(sender)
     if first is None or UNKNOWN_SOFTWARE in (software[0], first.client_software_name):
         return sender
     return sender if software == (first.client_software_name, first.client_software_version) else whole
@@ -265,7 +265,7 @@ def _parse_id(text: str) -> int:
         return parse_instance_id(text).int
     except ValueError:
         raise ValueError(
-            "instance_id is no client instance id: it is 22 characters of base64, 32 hex digits, or a hyphenated UUID"
+            "instance_id is not a client instance id: use 22 characters of base64, 32 hex digits, or a hyphenated UUID"
         ) from None
 
 

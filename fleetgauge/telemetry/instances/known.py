@@ -75,10 +75,10 @@ class KnownInstances:
     def _unused_id(self) -> uuid.UUID:
         """Returns a new id with a text that does not begin with `-`: as in Kafka, so that it is usable in commands."""
         while True:
-            made = self._new_instance_id()
-            leading_dash = made.int >> 122 == 0b111110
-            if made.int > LAST_RESERVED_ID and not leading_dash and not self.cache.contains_id(made.bytes):
-                return made
+            candidate = self._new_instance_id()
+            leading_dash = candidate.int >> 122 == 0b111110
+            if candidate.int > LAST_RESERVED_ID and not leading_dash and not self.cache.contains_id(candidate.bytes):
+                return candidate
 
     def of(
         self, instance_id: uuid.UUID, context: RequestContext, now_ms: int, *, is_last: bool = False

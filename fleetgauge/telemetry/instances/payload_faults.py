@@ -1,4 +1,4 @@
-"""What listings show of a client whose payloads are not well-formed OTLP."""
+"""Faults of clients whose payloads are not well-formed OTLP, for listings."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""Whether bytes are a well-formed message, without making objects of it. Compiled by mypyc.
+"""Checks whether bytes are a well-formed message, without making objects of it. Compiled by mypyc.
 
 Positions are checked against the end of the message, and by mypyc against the end of the bytes. The time grows with the
 bytes alone: each is read once, however messages are nested.
@@ -48,7 +48,7 @@ def is_well_formed(data: bytes, table: bytes, message: int = 0, depth: int = MAX
 
 
 def is_part(data: bytes, start: i64, end: i64, table: bytes, row: i64, depth: i64) -> bool:
-    """The same for some fields of a message, whose row in `table` begins at `row`."""
+    """True if some fields of a message, whose row in `table` begins at `row`, are well-formed."""
     high_bits: i64 = _HIGH_BITS
     return _is_message(data, start, end, row, depth, table, high_bits)
 
@@ -153,15 +153,15 @@ def _are_varints(data: bytes, at: i64, end: i64) -> bool:
 
 def _is_utf8(data: bytes, start: i64, end: i64, high_bits: i64) -> bool:
     at: i64 = start
-    found: i64 = 0
+    seen_bits: i64 = 0
     while end - at >= 8:
-        found |= read_i64_le(data, at)
+        seen_bits |= read_i64_le(data, at)
         at += 8
     while at < end:
         byte: i64 = data[at]
-        found |= byte
+        seen_bits |= byte
         at += 1
-    if found & high_bits == 0:
+    if seen_bits & high_bits == 0:
         return True
     try:
         str(data[start:end], "utf-8")

@@ -6,7 +6,7 @@ Needs the standard library alone, as what `fleet` ships to executors does.
 from typing import Final
 
 UNDECIDED: Final = 0
-"""What to do with a field (`schema.table_of`): leave the verdict to protobuf's parser."""
+"""Action for a field (`schema.table_of`): leave the decision to protobuf's parser."""
 VARINT: Final = 1
 FIXED64: Final = 2
 FIXED32: Final = 3

@@ -36,14 +36,14 @@ def with_scope_metrics(metrics: bytes) -> bytes:
 
 
 def _converted(resource_metrics: bytes) -> bytes:
-    found = list(_fields(resource_metrics))
-    if any(tag == _SCOPE_METRICS for tag, *_ in found):
+    parts = list(_fields(resource_metrics))
+    if any(tag == _SCOPE_METRICS for tag, *_ in parts):
         return resource_metrics
     return b"".join(
         _delimited(_SCOPE_METRICS, resource_metrics[content:end])
         if tag == _LIBRARY_METRICS
         else resource_metrics[start:end]
-        for tag, start, content, end in found
+        for tag, start, content, end in parts
     )
 
 
@@ -69,5 +69,5 @@ def _fields(data: bytes) -> Iterator[tuple[int, int, int, int]]:
         else:
             at = content + _FIXED_BYTES.get(tag & 7, -end)
         if not 0 < content <= at <= end:
-            raise UnreadableError(f"no field of OTLP at byte {start}")
+            raise UnreadableError(f"not a field of OTLP at byte {start}")
         yield tag, start, content, at

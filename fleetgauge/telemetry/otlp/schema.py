@@ -15,7 +15,7 @@ _MAX_MESSAGES: Final = 256 - fields.MESSAGE
 
 
 def table_of(root: Descriptor) -> bytes:
-    """What to do with each field, in 128 bytes for each message type, `root` first; a field's tag is the index.
+    """Action for each field, in 128 bytes for each message type, `root` first; a field's tag is the index.
 
     A tag of two bytes (field number 16 and above) is not in the table.
     """
@@ -32,8 +32,8 @@ def _messages(root: Descriptor) -> list[Descriptor]:
     """`root` and all message types in it."""
     messages = [root]
     for message in messages:  # which grows meanwhile
-        found = [field.message_type for field in message.fields if field.message_type is not None]
-        messages += [each for each in dict.fromkeys(found) if each not in messages]
+        types = [field.message_type for field in message.fields if field.message_type is not None]
+        messages += [each for each in dict.fromkeys(types) if each not in messages]
     return messages
 
 

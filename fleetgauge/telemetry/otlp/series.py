@@ -1,4 +1,4 @@
-"""What sets series of data points apart beside metric and attributes, and the unit of their values.
+"""Keys of series of data points besides metric and attributes, and the unit of their values.
 
 docs/reference/points.md defines how Fleetgauge reads data points; this is the part of it that the Prometheus page, the
 tables and the OTLP exporter share as code. The standard library alone.
@@ -45,7 +45,7 @@ _QUANTITIES: Final[tuple[Mapping[str, int], ...]] = (_TIMES, _BYTES, _NUMBERS)
 
 
 def origin_of(scope_name: str, scope_version: str, resource: Mapping[str, str | None]) -> dict[str, str]:
-    """What sets a series apart beside metric and attributes: its scope and service, by the names of OpenTelemetry.
+    """Key of a series besides metric and attributes: its scope and service, by the names of OpenTelemetry.
 
     Empty for known clients: the scopes that librdkafka and franz-go send name the client, as the push record does.
 
@@ -54,11 +54,11 @@ def origin_of(scope_name: str, scope_version: str, resource: Mapping[str, str | 
     >>> origin_of("kgo", "1.22.2", {}), origin_of("rdkafka#producer-1", "2.16.0", {})
     ({}, {})
     """
-    found = {key: text for key in SERVICE_KEYS if (text := resource.get(key))}
+    origin = {key: text for key in SERVICE_KEYS if (text := resource.get(key))}
     if library_of(None, None, scope_name) is None:
         scope = {SCOPE_NAME: scope_name, SCOPE_VERSION: scope_version}
-        found = {key: text for key, text in scope.items() if text} | found
-    return found
+        origin = {key: text for key, text in scope.items() if text} | origin
+    return origin
 
 
 @lru_cache(8_192)

@@ -193,7 +193,7 @@ class ClientTelemetryExporterPlugin:
             # Private, since a reporter's error may quote the payload that it was given.
             log.bind_private(reason=repr(error), exc_info=traced).warning(
                 "telemetry.reporter_failed",
-                message="clients are answered all the same",
+                message="clients get their responses all the same",
                 reporter=registered.name,
                 errors=registered.errors,
             )

@@ -22,16 +22,16 @@ def load_reporter(name: str) -> MetricsReporter:
     Raises:
         InvalidConfigError: it is not found, cannot be imported or instantiated without arguments, or is not a reporter.
     """
-    found = _find(name)
-    if not callable(found):
-        raise _cannot(name, f"{found!r} is not a class")
+    factory = _find(name)
+    if not callable(factory):
+        raise _cannot(name, f"{factory!r} is not a class")
     try:
-        reporter = found()
+        reporter = factory()
     except Exception as error:
-        raise _cannot(name, f"it cannot be made without arguments: {_text(error)}") from error
+        raise _cannot(name, f"it cannot be instantiated without arguments: {_text(error)}") from error
     missing = [method for method in _METHODS if not callable(getattr(reporter, method, None))]
     if missing:
-        raise _cannot(name, f"it is no MetricsReporter, {', '.join(missing)} is missing")
+        raise _cannot(name, f"it is not a MetricsReporter, {', '.join(missing)} is missing")
     return reporter  # type: ignore[no-any-return]
 
 

@@ -142,14 +142,14 @@ def guard_rules(configured: Mapping[str, Mapping[str, object]]) -> tuple[GuardRu
 def _parse_rule(name: str, given: Mapping[str, object], shipped: GuardRule | None) -> GuardRule:
     for key in given:
         if key not in _KEYS:
-            raise InvalidConfigError(f"{key} is no key of a client guard rule; it has {', '.join(_KEYS)}")
+            raise InvalidConfigError(f"{key} is not a key of a client guard rule; the keys are {', '.join(_KEYS)}")
     rule = shipped or _new_rule(name, given)
     changes: dict[str, Any] = {}
     for key in given.keys() - {"enabled"}:
         changes["compression_types" if key == "compression" else key] = _value(key, given[key])
     changed = replace(rule, **changes)
     if changed.action is GuardAction.REWRITE and changed.metrics is None and changed.compression_types is None:
-        raise InvalidConfigError("action = rewrite needs metrics or compression: what is asked for instead")
+        raise InvalidConfigError("action = rewrite needs metrics or compression, the new values")
     return changed
 
 
@@ -157,9 +157,7 @@ def _new_rule(name: str, given: Mapping[str, object]) -> GuardRule:
     for key in ("software", "action"):
         if key not in given and str(given.get("enabled", "true")).lower() == "true":
             shipped = ", ".join(rule.name for rule in SHIPPED)
-            raise InvalidConfigError(
-                f"{key} is missing, which only a change of a shipped rule may leave out ({shipped})"
-            )
+            raise InvalidConfigError(f"{key} is missing; only changes of built-in rules may omit it ({shipped})")
     return GuardRule(
         name=name,
         software=str(given.get("software", "")),

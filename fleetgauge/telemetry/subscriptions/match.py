@@ -116,7 +116,7 @@ def compile_pattern(text: str) -> Any:
     try:
         return re2.compile(text, _re2_options())
     except re2.error as error:
-        raise InvalidConfigError(f"{text!r} is no pattern that RE2 takes") from error
+        raise InvalidConfigError(f"{text!r} is not a pattern that RE2 supports") from error
 
 
 def _illegal(part: str) -> InvalidConfigError:

@@ -84,7 +84,7 @@ class ConfigValue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolChanges:
-    """What admin tools changed.
+    """Changes made by admin tools.
 
     Attributes:
         values: set values by resource and key.
@@ -133,11 +133,11 @@ class ClientMetricsResources:
 
     def overridden(self) -> dict[str, list[str]]:
         """The declared keys by resource for which a tool set another value."""
-        found = {
+        keys_by_name = {
             name: [key for key, value in values.items() if self.changes.values.get(name, {}).get(key, value) != value]
             for name, values in self.declared.items()
         }
-        return {name: keys for name, keys in found.items() if keys}
+        return {name: keys for name, keys in keys_by_name.items() if keys}
 
     def describe(self, name: str) -> Iterator[ConfigValue]:
         """Yields every key of a resource; an unknown name has the defaults, as in Kafka.
@@ -255,10 +255,10 @@ def _check_size(name: str, values: Mapping[str, str]) -> None:
 
 def _check_patterns(name: str, changed: Properties) -> None:
     sizes = {each: match_size(values.get(MATCH_CONFIG, "")) for each, values in changed.items()}
-    found = sum(sizes.values())
-    if found > MAX_PATTERNS_SIZE:
+    total = sum(sizes.values())
+    if total > MAX_PATTERNS_SIZE:
         raise PolicyViolationError(
-            f"the patterns of all client metrics resources that tools set would have {found} instructions as RE2 "
+            f"the patterns of all client metrics resources that tools set would have {total} instructions as RE2 "
             f"compiles them, {sizes[name]} of them those of {name}, and this node takes at most {MAX_PATTERNS_SIZE}, "
             "since each new client is matched with them: shorten its match, above all repetitions such as {400}"
         )

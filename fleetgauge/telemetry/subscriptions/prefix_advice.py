@@ -33,14 +33,14 @@ class PrefixAdvice:
         unknown = (
             (name, each) for name, prefixes in requested.items() for each in prefixes if not is_known_prefix(each)
         )
-        found: dict[str, dict[str, str]] = {}
+        unmatched: dict[str, dict[str, str]] = {}
         for name, prefix in islice(unknown, MAX_ADVISED):
             nearest = self.unmatched.get(name, {}).get(prefix)
             if nearest is None:
                 nearest = nearest_prefix(prefix)
                 _warn(name, prefix, nearest)
-            found.setdefault(name, {})[prefix] = nearest
-        self.unmatched = found
+            unmatched.setdefault(name, {})[prefix] = nearest
+        self.unmatched = unmatched
 
 
 def _warn(name: str, prefix: str, nearest: str) -> None:

@@ -87,7 +87,7 @@ def parse_subscription(name: str, properties: Mapping[str, str]) -> Subscription
     for key, value in properties.items():
         check_types(key=(key, str), value=(value, str))
         if not _is_unicode(value):
-            raise InvalidConfigError(f"Invalid value {value!r} for configuration {key}: it is no UTF-8")
+            raise InvalidConfigError(f"Invalid value {value!r} for configuration {key}: it is not UTF-8")
         if key not in (METRICS_CONFIG, INTERVAL_MS_CONFIG, MATCH_CONFIG):
             raise InvalidRequestError(f"Unknown client metrics configuration: {key}")
     return Subscription(

@@ -38,7 +38,13 @@ def add_pathology(plan: Plan, asked: Pathology) -> None:
     if app is None:
         raise no_subject(asked.verdict, asked.subject, [app.name for app in fitting])
     subject = _ACTS[asked.verdict](plan, app, times, asked.subject)
-    _told(plan, asked.verdict, subject, app.cluster, (asked.from_s, asked.to_s))
+    _told(plan, asked.verdict, subject, app.cluster, (asked.from_s, asked.to_s), app)
+
+
+def can_add(plan: Plan, asked: Pathology) -> bool:
+    """False where a verdict takes an application that nothing concerns yet, and there is none that fits."""
+    is_of_node = SUBJECT_KINDS[asked.verdict] == "node"
+    return is_of_node or any(app in plan.free for app in fitting_apps(plan, asked.verdict))
 
 
 def fitting_apps(plan: Plan, verdict: str) -> list[App]:
@@ -46,12 +52,13 @@ def fitting_apps(plan: Plan, verdict: str) -> list[App]:
     return [app for app in plan.world.apps if SUBJECT_KINDS[verdict] == "node" or _fits(verdict, app)]
 
 
-def _told(plan: Plan, verdict: str, subject: str, cluster: int, times: Times) -> None:
+def _told(plan: Plan, verdict: str, subject: str, cluster: int, times: Times, app: App | None = None) -> None:
     row = Truth(
         verdict=verdict,
         subject_kind=SUBJECT_KINDS[verdict],
         subject=subject,
         cluster_id=plan.world.clusters[cluster].cluster_id,
+        client_id=app.name if app else None,
         from_s=times[0],
         to_s=times[1],
     )

@@ -70,12 +70,16 @@ class Cause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truth:
-    """A row of the truth: this verdict is right about this subject in these times."""
+    """A row of the truth: this verdict is right about this subject in these times.
+
+    `client_id` is the application that has the fault; None of a broker's.
+    """
 
     verdict: str
     subject_kind: str
     subject: str
     cluster_id: str
+    client_id: str | None
     from_s: float
     to_s: float
 

@@ -33,6 +33,25 @@ SUBJECT_KINDS: Final = {
 """The verdicts that telemetry alone gives, and what each is about."""
 
 ALL: Final = "all"
+SOME: Final = "some"
+OVERLAPPING: Final = "overlapping"
+
+_PAIRS: Final = (
+    ("slow-node", "slow-client"),
+    ("deploy-regression", "slow-path"),
+    ("slow-node", "record-errors"),
+    ("slow-processing", "rebalance-storm"),
+    ("slow-node", "lagging"),
+    ("throttled", "slow-client"),
+    ("slow-node", "buffer-full"),
+    ("crash-loop", "connection-churn"),
+    ("slow-node", "slow-path"),
+    ("stalled", "deploy-regression"),
+)
+"""What `overlapping` makes go wrong at once, of different applications."""
+_APART_S: Final = 600.0
+"""How long after the first of a pair the other one begins [s]."""
+
 LASTS_S: Final = 2_700.0
 """How long each lasts with `--with all` [s]: longer than any verdict needs."""
 _LEAST_HOURS_OF_ALL: Final = 1.5
@@ -48,16 +67,20 @@ class Pathology:
         verdict: an id of SUBJECT_KINDS.
         subject: as the option has it; None leaves the choice to the seed.
         from_s, to_s: since the fleet's beginning [s].
+        is_optional: left out where each application that fits has something else already.
     """
 
     verdict: str
     subject: str | None
     from_s: float
     to_s: float
+    is_optional: bool = False
 
 
 def parse_with(text: str, hours: float) -> tuple[Pathology, ...]:
-    """The pathologies of `VERDICT[@SUBJECT]:FROM..TO[,...]`, or one of each for `all`.
+    """The pathologies of `VERDICT[@SUBJECT]:FROM..TO[,...]`, or those of a word.
+
+    `all` is one of each, `some` as many of each as the fleet has applications for, `overlapping` pairs at once.
 
     >>> parse_with("slow-node@3:30m..90m", 2)[0].to_s
     5400.0
@@ -67,7 +90,7 @@ def parse_with(text: str, hours: float) -> tuple[Pathology, ...]:
     """
     found: list[Pathology] = []
     for part in filter(None, (part.strip() for part in text.split(","))):
-        found += _one_of_each(hours) if part == ALL else [_parse(part, hours)]
+        found += _of_word(part, hours) if part in (ALL, SOME, OVERLAPPING) else [_parse(part, hours)]
     return tuple(found)
 
 
@@ -75,7 +98,8 @@ def _parse(text: str, hours: float) -> Pathology:
     match = re.fullmatch(r"(?P<verdict>[^@:]+)(?:@(?P<subject>.+))?:(?P<begin>[^.:@]+)\.\.(?P<end>[^.:@]+)", text)
     verdict = match["verdict"] if match else re.split("[@:]", text)[0]
     if verdict not in SUBJECT_KINDS:
-        raise FleetError(f"--with: there is no verdict {verdict!r}; there are {', '.join(SUBJECT_KINDS)}, and {ALL}")
+        known = ", ".join((*SUBJECT_KINDS, SOME, OVERLAPPING))
+        raise FleetError(f"--with: there is no verdict {verdict!r}; there are {known}, and {ALL}")
     if match is None:
         raise FleetError(f"--with: {text!r} needs times: {verdict}[@SUBJECT]:FROM..TO, such as {verdict}:30m..90m")
     begin, end = (_seconds(match[name], text) for name in ("begin", "end"))
@@ -91,14 +115,23 @@ def _seconds(text: str, part: str) -> float:
     return duration / _MICRO
 
 
-def _one_of_each(hours: float) -> list[Pathology]:
+def _of_word(word: str, hours: float) -> list[Pathology]:
+    """One of each verdict, or pairs of them, at even times."""
     if hours < _LEAST_HOURS_OF_ALL:
         raise FleetError(
-            f"--with all takes at least {_LEAST_HOURS_OF_ALL:g} hours: give --hours {_LEAST_HOURS_OF_ALL:g} or more"
+            f"--with {word} takes at least {_LEAST_HOURS_OF_ALL:g} hours: give --hours {_LEAST_HOURS_OF_ALL:g} or more"
         )
+    at_once = _PAIRS if word == OVERLAPPING else [(verdict,) for verdict in SUBJECT_KINDS]
     room = hours * 3600 - LASTS_S - 1_500
-    begins = (1_200 + room * number / (len(SUBJECT_KINDS) - 1) for number in range(len(SUBJECT_KINDS)))
+    begins = [round(1_200 + room * number / (len(at_once) - 1)) for number in range(len(at_once))]
     return [
-        Pathology(verdict=verdict, subject=None, from_s=round(begin), to_s=round(begin) + LASTS_S)
-        for verdict, begin in zip(SUBJECT_KINDS, begins, strict=True)
+        Pathology(
+            verdict=verdict,
+            subject=None,
+            from_s=begin + place * _APART_S,
+            to_s=begin + LASTS_S,
+            is_optional=word != ALL,
+        )
+        for begin, verdicts in zip(begins, at_once, strict=True)
+        for place, verdict in enumerate(verdicts)
     ]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from fleetgauge.fleet.arrow import pa, pq
 from fleetgauge.fleet.errors import OutputError
 from fleetgauge.fleet.schemas import schema_of
 from fleetgauge.testkit.simulate.healthy import add_healthy_complications
-from fleetgauge.testkit.simulate.pathologies import add_pathology, fitting_apps
+from fleetgauge.testkit.simulate.pathologies import add_pathology, can_add, fitting_apps
 from fleetgauge.testkit.simulate.plan import BEGIN, Plan, Truth
 from fleetgauge.testkit.simulate.request import Pathology
 from fleetgauge.testkit.simulate.stream import Stream
@@ -30,18 +30,22 @@ LANDING: Final = "landing"
 """The folder of the landing zone in what is written: beside it lies the truth, which is no part of it."""
 
 _TRUTH: Final = schema_of(
-    *((name, pa.string()) for name in ("verdict", "subject_kind", "subject", "cluster_id")),
+    *((name, pa.string()) for name in ("verdict", "subject_kind", "subject", "cluster_id", "client_id")),
     *((name, pa.timestamp("us", tz="UTC")) for name in ("from", "to")),
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
-    """What is simulated: so many client instances at once, hours from `plan.BEGIN` on, and what goes wrong."""
+    """What is simulated: so many client instances at once, hours from `plan.BEGIN` on, and what goes wrong.
+
+    `brokers` are those of one cluster; None is the usual clusters for so many clients.
+    """
 
     clients: int
     hours: float
     seed: int
+    brokers: int | None = None
     pathologies: Sequence[Pathology] = ()
 
 
@@ -63,11 +67,16 @@ def make_plan(fleet: Fleet) -> Plan:
         FleetError: something cannot go wrong in this fleet.
     """
     random = np.random.default_rng(fleet.seed)
-    plan = Plan(make_world(fleet.clients, random), fleet.hours, random)
-    # Those that fit few applications choose first.
+    plan = Plan(make_world(fleet.clients, random, fleet.brokers), fleet.hours, random)
+    # Those that fit few applications choose first, and those that may be left out last, in any order.
     choices = {each.verdict: len(fitting_apps(plan, each.verdict)) for each in fleet.pathologies}
-    for asked in sorted(fleet.pathologies, key=lambda each: (each.subject is None, choices[each.verdict])):
+    needed = [each for each in fleet.pathologies if not each.is_optional]
+    for asked in sorted(needed, key=lambda each: (each.subject is None, choices[each.verdict])):
         add_pathology(plan, asked)
+    optional = [each for each in fleet.pathologies if each.is_optional]
+    for place in random.permutation(len(optional)) if optional else ():
+        if can_add(plan, optional[place]):
+            add_pathology(plan, optional[place])
     add_healthy_complications(plan)
     return plan
 
@@ -118,16 +127,17 @@ def check_empty(out: Path) -> None:
 
 def write_truth(out: Path, truth: Sequence[Truth], begin: datetime = BEGIN, speed: float = 1.0) -> None:
     """Writes `out`/truth.parquet and .json; times as `Truth.times` has them."""
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "verdict": row.verdict,
             "subject_kind": row.subject_kind,
             "subject": row.subject,
             "cluster_id": row.cluster_id,
+            "client_id": row.client_id,
             **dict(zip(("from", "to"), row.times(begin, speed), strict=True)),
         }
         for row in sorted(truth, key=lambda each: (each.from_s, each.verdict, each.subject))
     ]
     pq.write_table(pa.Table.from_pylist(rows, schema=_TRUTH), out / "truth.parquet")
-    shown = [row | {"from": row["from"].isoformat(), "to": row["to"].isoformat()} for row in rows]  # type: ignore[attr-defined]
+    shown = [row | {"from": row["from"].isoformat(), "to": row["to"].isoformat()} for row in rows]
     (out / "truth.json").write_text(json.dumps(shown, indent=2) + "\n")

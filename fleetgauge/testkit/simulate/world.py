@@ -24,6 +24,12 @@ CROSS_RTT_MS: Final = 1.9
 FAR_RTT_MS: Final = 84.0
 FAR: Final = "us-east"
 _REGIONS: Final = ("eu-a", "eu-b")
+_SEVERAL_CLUSTERS: Final = 60
+"""From so many clients on there are two clusters."""
+_USUAL: Final = (6, 4)
+"""Their brokers."""
+_HAS_A_FAR_ONE: Final = 4
+"""Brokers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,9 +235,9 @@ _TEAMS: Final = ("payments", "logistics", "search", "analytics", "platform", "mo
 _SIZES: Final = (1, 2, 2, 3, 4, 5, 6, 8, 8, 10, 12, 16, 24)
 
 
-def make_world(clients: int, random: np.random.Generator) -> World:
-    """Draws a fleet of so many client instances at once (spares of scale-outs beside)."""
-    clusters = _clusters(clients, random)
+def make_world(clients: int, random: np.random.Generator, brokers: int | None = None) -> World:
+    """Draws a fleet of so many client instances at once (spares of scale-outs beside), of one cluster or as usual."""
+    clusters = _clusters((brokers,) if brokers else _USUAL if clients >= _SEVERAL_CLUSTERS else (5,), random)
     apps: list[App] = []
     slots = partitions = at_work = 0
     for name, role, library, size in _applications(clients, random):
@@ -267,16 +273,18 @@ def uuid_text(random: np.random.Generator) -> str:
     return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
 
-def _clusters(clients: int, random: np.random.Generator) -> tuple[Cluster, ...]:
-    sizes = (5,) if clients < 60 else (6, 4)
+def _clusters(sizes: tuple[int, ...], random: np.random.Generator) -> tuple[Cluster, ...]:
+    """Clusters of so many brokers, of which the last one is far away where there are four or more."""
     found = []
     for nodes in sizes:
-        near = [_REGIONS[index % 2] for index in range(nodes - 1)]
+        regions = [_REGIONS[index % 2] for index in range(nodes)]
+        if nodes >= _HAS_A_FAR_ONE:
+            regions[-1] = FAR
         found.append(
             Cluster(
                 cluster_id=instance_id(random),
                 node_ids=tuple(range(1, nodes + 1)),
-                regions=(*near, FAR),
+                regions=tuple(regions),
                 service_ms=random.uniform(1.4, 2.4, nodes),
                 utilisation=random.uniform(0.25, 0.4, nodes),
             )

@@ -53,7 +53,9 @@ def _slow_processing(window: Window, memory: Memory, figures: Figures) -> Findin
     is_of_time = (window.dialect != LIBRDKAFKA) | figures.is_on("polls_alike")
     of_polls = np.where(is_of_time, np.nan, ratio)
     allowed_ms = share * _max_poll_interval_ms(window, memory, figures)
-    between_ms = np.fmax(rows.number("time_between_poll_max_ms"), rows.number("last_poll_seconds_ago") * 1000)
+    ended_ms, so_far_ms = rows.number("time_between_poll_max_ms"), rows.number("last_poll_seconds_ago") * 1000
+    # One that waits for its next poll() since 80 s says nothing yet: it may be 330 s.
+    between_ms = np.where(np.isnan(ended_ms) & ~(so_far_ms > allowed_ms), np.nan, np.fmax(ended_ms, so_far_ms))
     beside_lag = _beside_lag(of_polls, trend > 0, figures)
     found = of_clients(
         window,
@@ -108,7 +110,7 @@ def _beside_usual(window: Window, of_polls: Numbers, memory: Memory, figures: Fi
     history, clients = memory.history("idle"), window.clients
     least_s, ratio = figures.history_s(window.length_s), np.maximum(clients.median(of_polls), _LEAST_RATIO)
     usual = np.exp(history.expected(clients.codes, least_s))[clients.of_row]
-    history.learn(clients.codes, np.log(ratio), window.length_s, least_s)
+    history.learn(clients.codes, np.log(ratio), window.seconds_of(clients.codes), least_s)
     bound = figures["idle_ratio"] * usual
     is_alike = fetches_wait_as_usual(window, memory, figures, of_polls < bound)
     bound = np.where(is_alike, bound, np.minimum(bound, figures["waiting_polls"]))

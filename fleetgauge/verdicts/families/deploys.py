@@ -266,16 +266,16 @@ def _deploys(window: Window, memory: Memory, figures: Figures) -> _Deploys:
 
 def _remember(window: Window, memory: Memory, values: dict[str, Numbers]) -> None:
     """Takes a window into what each instance remembers."""
-    known, code = memory.instances, window.instance
+    known, code, covered_s = memory.instances, window.instance, window.covered_s
     judged_s = known["judged_s"][code]
     recent = {f"recent_{name}": values[name] for name in ("throughput", "read")}
     for settles_s, measures in ((_REMEMBERED_S, values), (_RECENT_S, recent)):
-        weight = np.maximum(window.length_s / (judged_s + window.length_s), min(window.length_s / settles_s, 1.0))
+        weight = np.maximum(covered_s / (judged_s + covered_s), np.minimum(covered_s / settles_s, 1.0))
         for name, value in measures.items():
             before = np.where(judged_s > 0, known[name][code], np.nan)
             mean = np.where(np.isnan(before), value, before + weight * (value - before))
             known[name][code] = np.where(np.isnan(value), before, mean)
-    known["judged_s"][code] += window.length_s
+    known["judged_s"][code] += covered_s
 
 
 def _words(window: Window, memory: Memory, deploys: _Deploys, bad: Numbers, own: Numbers) -> dict[str, Numbers]:

@@ -23,7 +23,17 @@ from fleetgauge.verdicts.memory import Memory
 from fleetgauge.verdicts.paths import paths_of
 from fleetgauge.verdicts.registry import PATHS
 from fleetgauge.verdicts.rules import Figures
-from fleetgauge.verdicts.window import CONSUMER, DIALECTS, JAVA, Groups, Subjects, Window, medians, numbered
+from fleetgauge.verdicts.window import (
+    CONSUMER,
+    DIALECTS,
+    JAVA,
+    LONGEST_COVERED_S,
+    Groups,
+    Subjects,
+    Window,
+    medians,
+    numbered,
+)
 from fleetgauge.verdicts.witnesses.waits import FETCH_WAIT_MS, LEAST_CLIENTS, waits_for_poll
 
 _ROUNDS: Final = 3
@@ -107,9 +117,10 @@ def _parts(window: Window, memory: Memory, figures: Figures) -> Parts:
     value = by_path.medians(link_value)
     wait = np.where(kind // 4 == CONSUMER, np.log1p(FETCH_WAIT_MS[kind % 4 - 1]), 0.0)
     is_telling = _is_telling(wait == 0, ~np.isnan(value - before), by_node)
-    node_effect = _polished(np.where(is_telling, value - before, np.nan), by_node, by_series)
+    node_effect, node_delay_ms = _of_nodes(
+        window, memory, np.where(is_telling, value - before, np.nan), _ms(value) - _ms(before)
+    )
     own = np.maximum(value, wait) - np.maximum(before, wait)
-    node_delay_ms = np.fmax(by_node.medians(np.where(is_telling, _ms(value) - _ms(before), np.nan)), 0)
     of_delay = np.nan_to_num(np.log1p(_ms(before) + node_delay_ms[at]) - before)
     most = np.nan_to_num(np.log1p(_ms(before) + _MOST_DELAYS * node_delay_ms[at]) - before)
     common = np.maximum(np.minimum(np.fmax(node_effect, 0)[at], most), of_delay)
@@ -119,7 +130,7 @@ def _parts(window: Window, memory: Memory, figures: Figures) -> Parts:
     is_young = age_us < figures["young_s"] * 1_000_000
     is_other = any_away or is_young.any()
     learned = by_path.medians(np.where(is_young, np.nan, measured)) if is_other else value
-    history.learn(key, learned, window.length_s, least_s)
+    history.learn(key, learned, window.seconds_of(paths.client), least_s)
     return Parts(
         row=row, path_of=path_of, link_value=link_value, client=paths.client, node=paths.node, series=by_series.of,
         value=value, expected=before, node_part=common, client_part=own_client[by_series.of], wait=wait, own=own,
@@ -132,6 +143,35 @@ def _parts(window: Window, memory: Memory, figures: Figures) -> Parts:
 def _waits_for_poll(window: Window) -> Numbers:
     links = window.links
     return waits_for_poll(window.rows.number, window.dialect == JAVA, links.row, links.latency_ms)
+
+
+def _of_nodes(window: Window, memory: Memory, above: Numbers, longer_ms: Numbers) -> tuple[Numbers, Numbers]:
+    """What the paths of each node have in common: how much longer they take (log), and for most of them [ms].
+
+    A short window has some clients alone. The others count as they were last: where pushes are 60 s apart, each window
+    of 30 s has half of the clients, and if three of five in it are slow themselves, it is no sign of the brokers.
+
+    Args:
+        window: of the paths.
+        memory: takes in what the paths of a short window are like.
+        above: of each path, how much longer it takes than usual (log); NaN of those that do not tell of their node.
+        longer_ms: the same [ms].
+    """
+    paths, longer_ms = paths_of(window), np.where(np.isnan(above), np.nan, longer_ms)
+    if window.length_s >= LONGEST_COVERED_S:
+        by_node = paths.by_node
+        return _polished(above, by_node, paths.by_series), np.fmax(by_node.medians(longer_ms), 0)
+    latest = []
+    for name, values in (("above", above), ("longer_ms", longer_ms)):
+        history = memory.history(name)
+        history.put(paths.key, values, window.end_us // 1_000_000)
+        keys, known = history.put_after(window.end_us // 1_000_000 - LONGEST_COVERED_S)
+        latest.append(known)
+    nodes, at = numbered(np.append(keys % PATHS, paths.nodes))
+    by_node, own = Groups(at[: len(keys)], len(nodes)), at[len(keys) :]
+    series, of_series = numbered(keys // PATHS)
+    effect = _polished(latest[0], by_node, Groups(of_series, len(series)))
+    return effect[own], np.fmax(by_node.medians(latest[1]), 0)[own]
 
 
 def _polished(above: Numbers, by_node: Groups, by_series: Groups) -> Numbers:
@@ -346,7 +386,7 @@ def _beside_usual(column: str, window: Window, memory: Memory, figures: Figures)
     is_young = window.begin_us - memory.instances["first_us"][window.instance] < figures["young_s"] * 1_000_000
     now = clients.median(taken)
     learned = clients.median(np.where(is_young, np.nan, taken)) if is_young.any() else now
-    history.learn(clients.codes, learned, window.length_s, least_s)
+    history.learn(clients.codes, learned, window.seconds_of(clients.codes), least_s)
     return now, usual
 
 

@@ -23,6 +23,8 @@ _SPREAD: Final = 1.25
 _LEAST_LIVES: Final = 3
 _LONGEST_INTERVALS: Final = 1.75
 """Between two pushes of which none is missing."""
+_LONGEST_WAIT: Final = 1.5
+"""Push intervals until the first push after a client was given another interval, at most."""
 
 
 def _connection_churn(window: Window, memory: Memory, figures: Figures) -> Finding:
@@ -59,10 +61,14 @@ def _crash_loop(window: Window, memory: Memory, figures: Figures) -> Finding:
     for client in clients[counts >= figures["lives"]].tolist():
         lives = short[known["client"][short] == client]
         gap_us = figures["gap_s"] * _US + 2 * interval_us[lives].max()  # when a push is seen of either
-        chain = _chain(first[lives], last[lives], gap_us, window.end_us - gap_us - window.length_s * _US)
-        # The absence of a terminating push says nothing of Java's producers: only that they start at odd times.
+        known_after_us = _LONGEST_INTERVALS * interval_us[lives].max()  # the end of a life
+        goes_on_us = window.end_us - gap_us - known_after_us - window.length_s * _US
+        chain = _chain(first[lives], last[lives], gap_us, goes_on_us)
+        # The absence of a terminating push says nothing of Java's producers: only that they start at odd times, or
+        # that the first of them came in place of one that had run for long, which no job does.
         ends_silently = not known["says_when_it_ends"][lives].any()
         by_clock = ends_silently and _is_by_clock(chain, _SPREAD * interval_us[lives].max())
+        by_clock = by_clock and not _follows_a_long_life(client, chain, gap_us, memory)
         lengths[client] = 0 if by_clock else len(chain)
     codes = window.clients.codes
     if not np.isin(clients, codes).all():
@@ -126,6 +132,14 @@ def _is_by_clock(begins: list[float], spread_us: float) -> bool:
     return False
 
 
+def _follows_a_long_life(client: int, begins: list[float], gap_us: float, memory: Memory) -> bool:
+    """True if a chain began as an instance ended that had lived longer than a life of a chain: its first crash."""
+    known = memory.instances
+    is_own = (known["client"] == client) & (known["last_us"] - known["first_us"] >= _SHORT_US)
+    since_us = begins[0] - known["last_us"][is_own] if begins else np.zeros(0)
+    return bool(((since_us > 0) & (since_us <= gap_us)).any())
+
+
 def _now_us(window: Window) -> int:
     """The latest push of all, not the window's end: of the last window a run may have a part alone."""
     return min(window.end_us, int(window.rows.micros("seen_at").max(initial=0)))
@@ -137,6 +151,7 @@ def _has_terminated(window: Window, memory: Memory) -> Numbers:
 
 
 def _silent(window: Window, memory: Memory, figures: Figures) -> Finding:
+    _drop_those_that_waited(window, memory, figures)
     known = memory.instances
     later = known["latest_us"]
     # A push without any point has no row: only the time of the latest of all is known.
@@ -167,6 +182,22 @@ def _silent(window: Window, memory: Memory, figures: Figures) -> Finding:
         judged=judged,
         named=lambda place: np.array([place]),
     )
+
+
+def _drop_those_that_waited(window: Window, memory: Memory, figures: Figures) -> None:
+    """Drops the silences of instances that were waiting for a longer interval, which their next push shows.
+
+    A client learns of it as a push is refused, an interval after its last one, and then waits for 1.5 new ones at most
+    (KIP-714, Client behavior). With 60 s before and 300 s after it sends nothing for up to 510 s, and is well; by the
+    interval before, it was silent after 240 s.
+    """
+    known, cases = memory.instances, memory.cases.get("silent", {})
+    for code in [code for code in cases if known["last_us"][code] >= window.begin_us]:
+        latest = cases[code].evidence[-1]
+        before_s = (latest["expected"] - figures["more_s"]) / max(figures["intervals"], 1.0)
+        longest_s = before_s + _LONGEST_WAIT * known["pushed_s"][code]
+        if known["pushed_s"][code] > before_s and latest["observed"] <= longest_s:
+            del cases[code]
 
 
 def _stays(memory: Memory, patterns: Sequence[str]) -> Numbers:

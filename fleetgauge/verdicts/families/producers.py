@@ -9,7 +9,7 @@ from fleetgauge.verdicts.declare import Finding, Threshold, Verdict, of_clients
 from fleetgauge.verdicts.families.beside_traffic import beside_traffic, per_instance
 from fleetgauge.verdicts.memory import Memory
 from fleetgauge.verdicts.rules import Figures
-from fleetgauge.verdicts.window import Window, medians
+from fleetgauge.verdicts.window import Window
 from fleetgauge.verdicts.witnesses.traffic import PRODUCE, Traffic
 
 
@@ -95,7 +95,7 @@ def _buffer_full(window: Window, memory: Memory, figures: Figures) -> Finding:
     clients = window.clients
     least_s = figures.history_s(window.length_s)
     before = np.expm1(history.expected(clients.codes, least_s))[clients.of_row]
-    history.learn(clients.codes, medians(clients.of_row, np.log1p(queue), len(clients)), window.length_s, least_s)
+    history.learn(clients.codes, clients.median(np.log1p(queue)), window.seconds_of(clients.codes), least_s)
     return of_clients(
         window,
         [

@@ -246,8 +246,8 @@ class SaslSession:
         self._channel.close(reason)
 
     def _session_ms(self) -> int:
-        """How long the session lasts from its authentication on: `connections.max.reauth.ms`, and its token [ms]; 0:
-        without end.
+        """Lifetime of the session from its authentication on, the shorter of `connections.max.reauth.ms` and its
+        token's [ms]; 0: unlimited.
         """
         sasl = self._shared.security.sasl
         limit_ms = 0 if sasl is None else sasl.max_reauth_ms

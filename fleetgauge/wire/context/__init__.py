@@ -1,1 +1,1 @@
-"""What the connections of a listener share: settings, bounds, counters, and the interfaces of both sides."""
+"""Objects that the connections of a listener share: settings, limits, counters, and the interfaces of both sides."""

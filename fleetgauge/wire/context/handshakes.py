@@ -56,7 +56,7 @@ class Handshake:
 
 
 def _no_abort(reason: str) -> None:
-    """Of a handshake that is done."""
+    """Abort function of a completed handshake."""
 
 
 class Handshakes:

@@ -116,9 +116,9 @@ class PasswordChecks:
         if error is not None:  # a local error: the password may be right
             log.error("wire.password_check_failed", exc_info=error)
         else:
-            found = done.result()
-            if found is not None:
-                self._remember(network, found)
+            is_right = done.result()
+            if is_right is not None:
+                self._remember(network, is_right)
         if not result.done():
             result.set_result(None if error is not None else done.result())
         self._run_next(loop)

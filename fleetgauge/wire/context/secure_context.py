@@ -1,4 +1,4 @@
-"""What the connections of a listener with TLS, SASL or a load balancer share."""
+"""Objects that the connections of a listener with TLS, SASL or a load balancer share."""
 
 import asyncio
 

@@ -28,7 +28,7 @@ _TCP4: Final = 0x11
 _TCP6: Final = 0x21
 _ADDRESS_BYTES: Final = {_TCP4: 4, _TCP6: 16}
 _MAPPED_PREFIX: Final = bytes(10) + b"\xff\xff"
-"""Of an IPv4-mapped IPv6 address (RFC 4291, section 2.5.5.2)."""
+"""Prefix of an IPv4-mapped IPv6 address (RFC 4291, section 2.5.5.2)."""
 _PORTS = struct.Struct(">HH")
 _PORT = re.compile(rb"0|[1-9]\d{0,4}")
 

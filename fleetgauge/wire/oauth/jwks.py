@@ -104,10 +104,12 @@ class Jwks:
         if len(fitting) == 1 or (fitting and kid is not None):
             return fitting
         if named:
-            raise TokenError("no key of the issuer is for the token's algorithm, or several are and it has no kid")
+            raise TokenError(
+                "no key of the issuer is for the token's algorithm, or there are several and the token has no kid"
+            )
         if self._is_worth_a_look():
             raise KeysUnavailableError("the token's kid is unknown, and the keys are read again")
-        raise TokenError("the token's kid is none of the issuer's keys")
+        raise TokenError("the token's kid is not among the issuer's keys")
 
     def _is_worth_a_look(self) -> bool:
         if self._failed or self._tried_s is None or self._wanted.is_set():
@@ -131,7 +133,7 @@ class Jwks:
             if problem:
                 log.warning(
                     "oauth.keys_not_read",
-                    message="those read before stay in force" if self._keys else "no token can be checked yet",
+                    message="the previous ones stay in force" if self._keys else "no token can be checked yet",
                     error=problem,
                     retry_in_ms=backoff_ms,
                 )
@@ -172,12 +174,12 @@ def parse_keys(data: bytes) -> tuple[VerificationKey, ...]:
         JwksError: it is no key set, or has no such key.
     """
     try:
-        found = json.loads(data)
-        listed = found["keys"]
+        content = json.loads(data)
+        listed = content["keys"]
     except (ValueError, RecursionError, KeyError, TypeError) as error:
-        raise JwksError("this is no JSON Web Key Set: an object with keys") from error
+        raise JwksError("this is not a JSON Web Key Set (an object with keys)") from error
     if not isinstance(listed, list) or len(listed) > MAX_KEYS:
-        raise JwksError(f"keys is no list of at most {MAX_KEYS}")
+        raise JwksError(f"keys is not a list of at most {MAX_KEYS}")
     keys = tuple(key for each in listed if isinstance(each, dict) for key in _usable(each))
     if not keys:
         raise JwksError("the set has no public RSA, EC or Ed25519 key for signatures")
@@ -229,7 +231,7 @@ def _load(url: str) -> bytes:
     request = Request(url, headers={"User-Agent": "fleetgauge"})  # noqa: S310  # http or https, see `JwksSettings`
     answer = exchange(request, NoRedirects(), ProxyHandler({}), within_s=FETCH_WITHIN_S, most_bytes=MAX_BYTES + 1)
     if answer.status != _OK:
-        raise JwksError(f"the endpoint answers {answer.status}; only 200 is taken, and no redirect")
+        raise JwksError(f"the endpoint answers {answer.status}; only 200 is accepted, without redirects")
     if len(answer.body) > MAX_BYTES:
         raise JwksError(f"the answer is larger than {MAX_BYTES >> 20} MiB")
     return answer.body

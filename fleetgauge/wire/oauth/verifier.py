@@ -15,7 +15,7 @@ from fleetgauge.wire.sasl.oauthbearer import TokenError, VerifiedToken
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OAuthSettings:
-    """What a token has to be.
+    """Requirements for a token.
 
     Attributes:
         audience: one of these is in `aud`; empty: the token has no `aud`, since one that has is for another service
@@ -71,7 +71,7 @@ class JwtVerifier:
 
     def _verified(self, token: str) -> VerifiedToken:
         if token.count(".") != _PARTS - 1:
-            raise TokenError("the token is no signed JWT")
+            raise TokenError("the token is not a signed JWT")
         encoded_header, encoded_claims, _ = token.split(".")
         _read_object(encoded_header)
         header = jwt.get_unverified_header(token)
@@ -104,10 +104,12 @@ class JwtVerifier:
     def _identity(self, claims: dict[str, Any]) -> VerifiedToken:
         name = claims.get(self._settings.sub_claim)
         if not isinstance(name, str) or not name.strip():
-            raise TokenError(f"the claim {json.dumps(self._settings.sub_claim)} of the token is no name")
+            raise TokenError(f"the claim {json.dumps(self._settings.sub_claim)} of the token is not a name")
         scopes = claims.get(self._settings.scope_claim, [])
         if not isinstance(scopes, str | list):
-            raise TokenError(f"the claim {json.dumps(self._settings.scope_claim)} of the token is no text or list")
+            raise TokenError(
+                f"the claim {json.dumps(self._settings.scope_claim)} of the token is neither a text nor a list"
+            )
         # For as long as it would be accepted anew: a session that ends at once would have its client connect in a loop.
         end_ms = (int(claims["exp"]) + self._settings.clock_skew_s) * 1000
         left_ms = end_ms - self._time.microseconds() // 1000
@@ -123,17 +125,17 @@ def _read_object(encoded: str) -> dict[str, Any]:
         ValueError: it is no JSON.
     """
     padded = encoded + "=" * (-len(encoded) % 4)
-    found = json.loads(base64.urlsafe_b64decode(padded), object_pairs_hook=_without_repeats)
-    if not isinstance(found, dict):
-        raise TokenError("a part of the token is no JSON object")
-    return found
+    content = json.loads(base64.urlsafe_b64decode(padded), object_pairs_hook=_without_repeats)
+    if not isinstance(content, dict):
+        raise TokenError("a part of the token is not a JSON object")
+    return content
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    values = dict(pairs)
+    if len(values) < len(pairs):
         raise TokenError("a name occurs twice in the token")
-    return found
+    return values
 
 
 def _check_times(claims: dict[str, Any]) -> None:
@@ -145,4 +147,4 @@ def _check_times(claims: dict[str, Any]) -> None:
     for name in _TIMES:
         value = claims.get(name, 0)
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _LATEST_S:
-            raise TokenError(f"the claim {name} of the token is no time in seconds")
+            raise TokenError(f"the claim {name} of the token is not a time in seconds")

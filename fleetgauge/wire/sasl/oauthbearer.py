@@ -27,7 +27,7 @@ class KeysUnavailableError(FleetgaugeError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedToken:
-    """What a valid token says: the user's name, and after what time it expires, at least 1 [ms]."""
+    """Content of a valid token: the user's name, and the time after which it expires, at least 1 [ms]."""
 
     user: str
     expires_in_ms: int
@@ -88,15 +88,15 @@ class OAuthBearerServer:
 
     def _verify(self, token: str, authorization_id: str, check: PasswordCheck) -> bool | None:
         try:
-            found = self._verifier.verify(token)
+            verified = self._verifier.verify(token)
         except KeysUnavailableError as error:
             check.problem = str(error)
             return None
         except TokenError as error:
             self._problem = str(error)
             return False
-        if authorization_id not in ("", found.user):
+        if authorization_id not in ("", verified.user):
             self._problem = "the client requests an authorization id that is different from the token's user"
             return False
-        self._token = found
+        self._token = verified
         return True

@@ -19,8 +19,8 @@ def earliest_expiry(pem: str) -> int | None:
     Raises:
         CertificateError: one of them cannot be parsed.
     """
-    found = [expiry_of(ssl.PEM_cert_to_DER_cert(each)) for each in _CERTIFICATE.findall(pem)]
-    return min(found, default=None)
+    expiries = [expiry_of(ssl.PEM_cert_to_DER_cert(each)) for each in _CERTIFICATE.findall(pem)]
+    return min(expiries, default=None)
 
 
 def expiry_of(certificate: bytes) -> int:

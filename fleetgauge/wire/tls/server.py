@@ -27,7 +27,7 @@ class TlsConfigError(ConfigError):
 
 
 class ClientAuth(enum.StrEnum):
-    """Whether clients present a certificate (`ssl.client.auth`)."""
+    """Client certificates (`ssl.client.auth`)."""
 
     NONE = "none"
     REQUESTED = "requested"
@@ -122,13 +122,13 @@ def _choose_ciphers(context: ssl.SSLContext, settings: TlsSettings) -> None:
     if newest and newest != _TLS13_SUITES and "TLSv1.3" in settings.versions:
         raise TlsConfigError(
             key,
-            f"names {', '.join(sorted(newest))} alone, and Python's ssl cannot choose among the suites of TLS 1.3: "
+            f"names {', '.join(sorted(newest))} only, but Python's ssl cannot choose among the suites of TLS 1.3: "
             f"name all of {', '.join(sorted(_TLS13_SUITES))}, or leave TLSv1.3 out of ssl.enabled.protocols",
         )
     older = [name for name in settings.cipher_suites if name not in _TLS13_SUITES]
     if not older:
         if "TLSv1.3" not in settings.versions:
-            raise TlsConfigError(key, "names suites of TLS 1.3 alone, and ssl.enabled.protocols has no TLSv1.3")
+            raise TlsConfigError(key, "names only suites of TLS 1.3, but ssl.enabled.protocols has no TLSv1.3")
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         return
     for name in older:
@@ -140,7 +140,7 @@ def _choose_ciphers(context: ssl.SSLContext, settings: TlsSettings) -> None:
         except ssl.SSLError as error:
             raise TlsConfigError(
                 key,
-                f"{name!r} is no cipher suite that this OpenSSL has; for example TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+                f"{name!r} is not a cipher suite of this OpenSSL; for example TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
             ) from error
     context.set_ciphers(":".join(map(openssl_cipher, older)))
 
@@ -149,7 +149,8 @@ def _load_identity(context: ssl.SSLContext, settings: TlsSettings) -> None:
     if settings.keystore_location:
         if settings.key or settings.certificate_chain:
             raise TlsConfigError(
-                "ssl.keystore.location", "is set beside ssl.keystore.key or ssl.keystore.certificate.chain: one of both"
+                "ssl.keystore.location",
+                "is set beside ssl.keystore.key or ssl.keystore.certificate.chain: use only one of them",
             )
         _load_chain(context, "ssl.keystore.location", settings.keystore_location, settings.key_password)
     elif settings.key and settings.certificate_chain:
@@ -191,7 +192,9 @@ def _load_trust(context: ssl.SSLContext, settings: TlsSettings) -> None:
     if settings.crl_location:
         _load_crls(context, settings)
     if location and text:
-        raise TlsConfigError("ssl.truststore.location", "is set beside ssl.truststore.certificates: one of both")
+        raise TlsConfigError(
+            "ssl.truststore.location", "is set beside ssl.truststore.certificates: use only one of them"
+        )
     if not location and not text:
         if settings.client_auth is not ClientAuth.NONE:
             raise TlsConfigError(
@@ -213,7 +216,9 @@ def _load_trust(context: ssl.SSLContext, settings: TlsSettings) -> None:
 def _load_crls(context: ssl.SSLContext, settings: TlsSettings) -> None:
     key, path = "ssl.crl.location", settings.crl_location
     if settings.client_auth is ClientAuth.NONE:
-        raise TlsConfigError(key, "is of no use without client certificates: set ssl.client.auth=required or requested")
+        raise TlsConfigError(
+            key, "has no effect without client certificates: set ssl.client.auth=required or requested"
+        )
     try:
         context.load_verify_locations(cafile=path)
     except ssl.SSLError as error:
@@ -246,8 +251,8 @@ def _refuse_other_stores(key: str, path: str) -> None:
 
 
 HOW_TO_CONVERT: Final = (
-    "Only PEM is read: convert a JKS store by keytool -importkeystore -srckeystore STORE -destkeystore STORE.p12 "
-    "-deststoretype PKCS12, and a PKCS12 store by openssl pkcs12 -in STORE.p12 -nodes -out STORE.pem"
+    "Only PEM is supported: convert a JKS store with keytool -importkeystore -srckeystore STORE -destkeystore "
+    "STORE.p12 -deststoretype PKCS12, and a PKCS12 store with openssl pkcs12 -in STORE.p12 -nodes -out STORE.pem"
 )
 
 

@@ -15,7 +15,7 @@ FindServer: TypeAlias = Callable[[str], tuple[str, int] | None]
 
 
 class NamedServer:
-    """What a client's server name led to.
+    """Server that a client's TLS server name selected.
 
     Args:
         find: finds it.
@@ -42,11 +42,11 @@ class NamedServer:
 
 
 _expected: Final[ContextVar[NamedServer]] = ContextVar("expected")
-"""Of the handshake that this task began: Python calls back without a connection that could be told from others."""
+"""Result for the handshake that this task began: Python's callback gets no connection that identifies it."""
 
 
 def expect_server_name(context: ssl.SSLContext, find: FindServer) -> NamedServer:
-    """Has the next handshake of the running task, which is with `context`, read the server name."""
+    """Makes the next handshake of the running task, which uses `context`, read the server name."""
     context.sni_callback = _take
     expected = NamedServer(find)
     _expected.set(expected)

@@ -128,7 +128,7 @@ def rows(page: Page) -> Any:
 def test_real_clients_appear_as_they_push_and_a_killed_one_is_vanished(node: Node, browser: Any) -> None:
     with chromium.visited(browser, url_of(node), "/#/fleet?q=billing") as found:
         page = found.page
-        page.get_by_text("No client fits the filter.").wait_for()
+        page.get_by_text("No client matches the filter.").wait_for()
         clients = LibrdkafkaClients(node.port, "billing")
         try:
             expect(rows(page)).to_have_count(2)
@@ -327,7 +327,7 @@ def test_dead_letters_are_replayed_and_dropped_after_a_question(tmp_path: Path, 
             page.get_by_label("Token").fill(TOKEN)
             page.keyboard.press("Enter")
             page.get_by_role("button", name="Drop").click()
-            page.get_by_text("this cannot be undone").wait_for()
+            page.get_by_text("will be deleted permanently").wait_for()
             page.get_by_role("button", name="Cancel").click()
             hook.refuses = lambda found: False
             page.get_by_role("button", name="Replay").click()
@@ -378,7 +378,7 @@ def test_a_subscription_made_on_the_page_has_a_client_push_more(tmp_path: Path, 
                 page.get_by_label("Interval").fill("1000")
                 page.get_by_label("Match").fill("client_id=stock-.*")
                 expect(page.get_by_role("button", name="Apply")).to_be_disabled()
-                page.get_by_role("button", name="Show what it does").click()
+                page.get_by_role("button", name="Show the effect").click()
                 page.get_by_text("2 live clients match it. 2 of 2 live clients get another subscription").wait_for()
                 page.get_by_role("button", name="Apply").click()
                 page.get_by_role("heading", name="more").wait_for()
@@ -387,7 +387,7 @@ def test_a_subscription_made_on_the_page_has_a_client_push_more(tmp_path: Path, 
                 )
                 assert bytes_of_next_pushes() > few * 1.5
                 page.get_by_role("button", name="Delete more").click()
-                page.get_by_role("dialog").get_by_text("What this does").wait_for()
+                page.get_by_role("dialog").get_by_text("Effect").wait_for()
                 page.get_by_role("dialog").get_by_role("button", name="Delete").click()
                 expect(page.get_by_role("heading", name="more")).to_have_count(0)
                 wait_for(producer, "the first subscription", until=lambda row: row["subscriptions"] == ["few"])
@@ -402,12 +402,12 @@ def test_subscriptions_say_that_they_are_asked_for_until_they_are_there(node: No
         page.locator("#live", has_text="Live, ").wait_for()
         page.route("**/api/subscriptions", lambda _: None)  # it is held back
         page.goto(f"{url_of(node)}/#/subscriptions")
-        page.get_by_text("Asking for them.").wait_for()
+        page.get_by_text("Loading.").wait_for()
         expect(page.get_by_role("heading", name="all")).to_have_count(0)
         page.unroute("**/api/subscriptions")  # it goes on
         page.get_by_role("heading", name="all").wait_for()
         page.get_by_text("A client gets the union of all that match it").wait_for()
-        expect(page.get_by_text("Asking for them.")).to_have_count(0)
+        expect(page.get_by_text("Loading.")).to_have_count(0)
         assert found.faults == []
 
 

@@ -1,4 +1,4 @@
-"""A restart of `fleetgauge export`: the console goes on from the standing tables that `console.tables` names."""
+"""A restart of `fleetgauge export`: the console goes on from the fleet tables that `console.tables` names."""
 
 import json
 import uuid

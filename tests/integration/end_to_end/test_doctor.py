@@ -128,5 +128,5 @@ def test_brokers_that_cannot_be_reached_are_errors_with_the_keys_of_the_configur
     ):
         finding = named.pop(name)
         assert finding["remedy"].startswith(f"Correct {servers} or {client}, or start the brokers")
-        assert f"look at the address and at the security settings of {client} (" in finding["detail"]
+        assert f"check the address and the security settings of {client} (" in finding["detail"]
     assert named == {}

@@ -66,9 +66,9 @@ def test_certificates_that_never_end_to_open_stall_no_push(tmp_path: Path) -> No
 
 
 def test_what_no_configuration_may_become_is_refused_in_a_sentence_and_the_old_one_holds(tmp_path: Path) -> None:
-    refused = "the configuration was refused, and the old one stays in force"
+    refused = "the configuration was rejected; the old one stays in force"
     with Node(tmp_path, config=CONFIG.format(port=1)) as node:
-        assert "is empty, and would remove every subscription" in hang_up(node, "", says=refused)
+        assert "is empty, which would remove every subscription" in hang_up(node, "", says=refused)
         assert "nested too deeply" in hang_up(node, "a = " + "[" * 100_000, says=refused)
         assert "larger than 4 MiB" in hang_up(node, "#" * (5 << 20), says=refused)
         assert "Traceback" not in node.log.read_text()

@@ -95,7 +95,7 @@ def rejecting(points: int) -> bytes:
         ),
         (
             lambda to: to.reply(302, Location="http://127.0.0.1:1/"),
-            Retry(reason="http_302", detail="(check the endpoint: no OTLP receiver answers so)"),
+            Retry(reason="http_302", detail="(check the endpoint: this is not the response of an OTLP receiver)"),
         ),
     ],
 )
@@ -245,4 +245,4 @@ def test_https_to_a_server_without_tls_says_so(receiver: Receiver) -> None:
     outcome = exporter.export(BATCH)
     exporter.close()
     assert isinstance(outcome, Retry)
-    assert outcome.detail.startswith("the receiver speaks no TLS: check whether the endpoint should begin with http://")
+    assert outcome.detail.startswith("the receiver has no TLS: check whether the endpoint should begin with http://")

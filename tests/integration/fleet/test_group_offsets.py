@@ -383,5 +383,5 @@ def test_one_round_without_a_broker_says_so_after_its_timeout_and_makes_nothing(
     with capture_logs() as logs, pytest.raises(OffsetsConfigError, match=r"127\.0\.0\.1:9 answered within 200 ms"):
         OffsetsRun(settings).once()
     said = [each["message"] for each in logs if each["event"] == "group_offsets.not_sampled"]
-    assert said == ["no broker answered; the next round tries again"]
+    assert said == ["no broker answered; the next round retries"]
     assert not list(tmp_path.rglob("*.parquet"))

@@ -181,7 +181,7 @@ def test_names_that_clients_chose_are_text_alone(pages: dict[str, Path]) -> None
 
 def test_an_empty_fleet_says_so(pages: dict[str, Path]) -> None:
     text = Read(pages["empty"]).text
-    assert "No client is known yet: there is nothing to report on." in text
+    assert "There are no clients yet: nothing to report." in text
     assert "No verdict was open" in text
 
 
@@ -189,7 +189,7 @@ def test_a_page_of_one_name_has_all_its_figures(pages: dict[str, Path]) -> None:
     page = Read(pages["subject"])
     assert "Client billing" in page.text
     assert "billing processes its records too slowly" in page.text
-    for figure in ("request latency", "waits in poll()", "records consumed", "pushes"):
+    for figure in ("request latency", "idle in poll()", "records consumed", "pushes"):
         assert f"{figure} over time" in page.text
 
 

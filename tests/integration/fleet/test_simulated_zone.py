@@ -63,7 +63,7 @@ def test_clients_push_once_an_interval_and_some_pushes_are_heartbeats(written: P
 
 def test_the_truth_is_a_table_of_the_contracts_words(written: Path) -> None:
     table = pq.read_table(written / "truth.parquet")
-    assert table.schema.names == ["verdict", "subject_kind", "subject", "cluster_id", "from", "to"]
+    assert table.schema.names == ["verdict", "subject_kind", "subject", "cluster_id", "client_id", "from", "to"]
     rows = table.to_pylist()
     assert [(row["verdict"], row["subject_kind"], row["subject"]) for row in rows] == [
         ("slow-node", "node", "3"),

@@ -203,8 +203,8 @@ def test_a_topic_answers_as_a_landing_zone_does_and_names_what_is_wrong(broker: 
     assert pushes_of(answers["large"]) == [("large", 1)]
     check_rejects(answers["rejects"])
     assert f"there is no topic nosuch on {broker.bootstrap}" in errors["no topic"]
-    assert errors["empty"] == f"the topic empty on {broker.bootstrap} holds no push yet"
-    assert f"no Kafka broker answers at 127.0.0.1:{nobody}" in errors["no broker"]
+    assert errors["empty"] == f"the topic empty on {broker.bootstrap} has no pushes yet"
+    assert f"no Kafka broker responds as expected at 127.0.0.1:{nobody}" in errors["no broker"]
     assert f"cannot read {TOPIC} on {broker.bootstrap}: Failed to create admin client" in errors["no login"]
     assert "No provider for SASL mechanism GSSAPI" in errors["no login"]
     assert all("\n" not in error for error in errors.values())
@@ -221,7 +221,7 @@ def check_rejects(answer: dict[str, Any]) -> None:
     assert found[1:] == [
         "schema_version 2 is newer than 1",
         "the key is 'billing', expected a client instance id of 22 characters",
-        "the record has no value, and a heartbeat's is empty",
+        "the record has no value (a heartbeat's is empty)",
         "there is no header schema_version",
     ]
     somebody = next(row for row in answer["rows"] if row["reason"] == found[-1])

@@ -105,7 +105,7 @@ def test_a_client_is_explained_by_its_verdicts_figures_and_instances(tables: Pat
 def test_the_page_has_plots(tables: Path) -> None:
     page = fleet("explain", "client", "billing", "--tables", tables)
     assert page.exit_code == 0, page.output
-    (plot,) = [line for line in page.stdout.splitlines() if line.startswith("waits in poll()")]
+    (plot,) = [line for line in page.stdout.splitlines() if line.startswith("idle in poll()")]
     assert "█" in plot
     assert "▁" in plot
 
@@ -136,13 +136,13 @@ def test_a_path_is_explained_beside_its_clients_other_nodes(tables: Path) -> Non
     link = next(row for row in rows if row["role"] == "producer" and row["node_id"] > 0)
     (found,) = explained(tables, f"{link['client_id']}@{link['node_id']}", "--cluster", link["cluster_id"])
     (series,) = found["over_time"]["series"]
-    assert (found["kind"], found["over_time"]["peers_are"]) == ("path", "its clients' other nodes")
+    assert (found["kind"], found["over_time"]["peers_are"]) == ("path", "the other nodes of its clients")
     assert series["now"] > 0
 
 
 def test_a_client_of_which_no_window_is_known_is_explained_by_the_rest(tables: Path) -> None:
     page = fleet("explain", "billing", "--tables", tables, "--since", "2999-01-01").stdout
-    assert "Nothing is known of it over time" in page
+    assert "No figures over time" in page
     assert "Not judged" not in page, "what it sends is not known either"
     assert "It sends enough" not in page
     assert "slow-processing  client billing" in page
@@ -167,10 +167,10 @@ def test_subjects_called_alike_are_all_explained_and_cluster_chooses(tables: Pat
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["biling"], "the tables know no client, instance, group, node, path or version 'biling': the nearest names"),
-        (["--kind", "group", "zzzzzzzz"], "the tables know no group 'zzzzzzzz': fleet show clients lists"),
-        (["node", "4711"], "the tables know no node '4711'"),
-        (["node", "1", "--since", "2999-01-01"], "the tables know no node '1'"),
+        (["biling"], "the tables have no client, instance, group, node, path or version 'biling': the nearest names"),
+        (["--kind", "group", "zzzzzzzz"], "the tables have no group 'zzzzzzzz': fleet show clients lists"),
+        (["node", "4711"], "the tables have no node '4711'"),
+        (["node", "1", "--since", "2999-01-01"], "the tables have no node '1'"),
         (["99999999999999999999"], "'99999999999999999999'"),
         (["orders\x1b[2J"], "'orders\\x1b[2J'"),
         (["billing", "--cluster", "nosuch"], "'billing'"),
@@ -244,7 +244,7 @@ def test_other_rules_judge_anew_though_nothing_else_is_new(tables: Path, tmp_pat
     rules.write_text("[slow-processing]\nenabled = false\n")
     again = ["run", "--source", tables.parent / "out" / "landing", "--tables", own]
     said = fleet(*again, "--rules", rules).stdout
-    assert said.endswith("the verdicts were given anew, by other rules than before\n")
+    assert said.endswith("the verdicts were evaluated again, with other rules than before\n")
     verdicts = {row["verdict"] for row in rows_of(own, "gold/verdicts")}
     assert verdicts == {row["verdict"] for row in rows_of(tables, "gold/verdicts")} - {"slow-processing"}
     assert "given anew" not in fleet(*again, "--rules", rules).stdout
@@ -292,7 +292,7 @@ def test_damaged_tables_are_one_sentence_that_names_one(
             shutil.rmtree(table)
     found = fleet(*command, "--tables", own, *(["--since", BEGIN.isoformat()] if command == ["changes"] else []))
     assert (found.exit_code, found.stdout) == (1, "")
-    assert "restore a backup, or have fleet run make the tables again" in found.stderr
+    assert "restore a backup, or run fleet run with an empty --tables directory" in found.stderr
     assert len(found.stderr.splitlines()) == 1
 
 
@@ -300,7 +300,7 @@ def test_changes_fail_for_verdicts_that_opened_since(tables: Path) -> None:
     assert changes(tables, BEGIN, "--fail-on", "warning").exit_code == 4
     late = changes(tables, BEGIN + timedelta(days=1), "--fail-on", "warning")
     assert late.exit_code == 0
-    assert late.stdout.startswith("Nothing changed since ")
+    assert late.stdout.startswith("No changes since ")
 
 
 def test_changes_from_before_the_tables_say_that_everything_is_new(tables: Path) -> None:

@@ -159,7 +159,7 @@ def test_a_running_watch_delivers_what_opens_and_clears_over_restarts(
     with watching(*command) as watch:
         watch.wait_for(lambda: watch.notes, "a note")
         assert watch.notes[0].startswith(f"there is no landing zone at {zone.root}")
-        assert watch.notes[0].endswith(": trying again\n")
+        assert watch.notes[0].endswith(": retrying\n")
         zone.root.mkdir()
         slow(zone, 0, 6_000)
         slow(zone, 1, 6_000)  # the first minute is over
@@ -167,7 +167,7 @@ def test_a_running_watch_delivers_what_opens_and_clears_over_restarts(
         last = watch.stop()
     assert (opened["change"], opened["verdict"], opened["severity"]) == ("opened", "slow", "critical")
     assert opened["why"] == "checkout\x1b[2J waits 6,000 ms for broker 1; since 2026-03-01 12:00 UTC"
-    assert last == "stopped: 1 verdicts are open, and the next start goes on from here\n"
+    assert last == "stopped: 1 verdicts are open; the next start continues from here\n"
     assert [note for note in watch.notes if "; 1 verdicts opened, 0 cleared, 1 open; " in note]
     slow(zone, 2, 10)
     slow(zone, 3, 10)

@@ -761,7 +761,7 @@ def hello(name: str | None, old: bytes = b"", new: bytes = b"") -> bytes:
 
 OF_255 = ".".join(["a" * 63] * 4)
 NO_NAME = "the client sent no server name (SNI), as for an IP address or a name without a dot"
-NO_HOST = "is no host of gateway.nodes or advertised.listeners"
+NO_HOST = "is not a host of gateway.nodes or advertised.listeners"
 
 
 def named_twice(name: bytes) -> bytes:

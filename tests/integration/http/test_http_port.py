@@ -376,7 +376,7 @@ def test_a_node_without_configuration_serves_its_clients_when_another_has_the_ht
             assert client.push(client.get(), metrics_data()).error_code == 0
             assert "raw" in run_cli("clients", "--log-dirs", str(node.data)).stdout
             stack.close()
-            if is_ours:  # it is tried again, and served once it is free
+            if is_ours:  # it is retried, and served once it is free
                 wait_for(
                     lambda: node.status()["http"],
                     "the default port",

@@ -165,7 +165,7 @@ FRAMES = {
     "a push without a client id": push_request(1, INSTANCE, 5, b"", client_id=None),
     "a Get with an empty client id": get_request(1, INSTANCE, ""),
     "a Get with a client id of 32,767 bytes": get_request(1, INSTANCE, "x" * 32_767),
-    "a Get with a client id that is no UTF-8": GET.replace(b"odd", b"\xff\xfeo"),
+    "a Get with a client id that is not UTF-8": GET.replace(b"odd", b"\xff\xfeo"),
     "a Get with a client id of another alphabet": get_request(1, INSTANCE, "клиент"),
     "an API that nobody has": framed(header(999, 0, 1, "odd")),
     "a frame of no request": framed(b"no request at all"),

@@ -146,7 +146,7 @@ def test_standing_tables_are_refused_untouched_and_made_again_of_the_landing_zon
     refused = fleet("run", *source, "--tables", str(tmp_path / "old"))
     assert refused.returncode == 1
     assert "was written by an earlier release" in refused.stderr
-    assert "reads everything anew from --source" in refused.stderr
+    assert "reads everything again from --source" in refused.stderr
     assert {path: path.read_bytes() for path in files} == files
     assert fleet("run", *source, "--tables", str(tmp_path / "new")).returncode == 0
     shown = fleet("show", "clients", "--tables", str(tmp_path / "new"), "--format", "json")

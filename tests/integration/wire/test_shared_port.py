@@ -46,7 +46,7 @@ def test_when_one_of_those_that_listen_ends_the_other_gets_every_connection(rese
 def test_a_port_on_which_another_process_listens_is_refused(share: bool) -> None:
     with (
         listening_on(0, share=share) as other,
-        pytest.raises(InvalidConfigError, match="another process using the port"),
+        pytest.raises(InvalidConfigError, match="another process uses the port"),
     ):
         reserve_port("PLAINTEXT", "127.0.0.1", other.getsockname()[1])
 

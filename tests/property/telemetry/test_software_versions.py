@@ -75,7 +75,7 @@ def test_a_range_is_read_or_refused_in_a_sentence(text: str) -> None:
 
 @given(words=st.text(alphabet="abcxyz", min_size=1))
 def test_a_range_without_a_number_is_refused(words: str) -> None:
-    with pytest.raises(ValueError, match="is no bound of a version range, such as"):
+    with pytest.raises(ValueError, match="is not a bound of a version range, for example"):
         parse_range(f">={words}")
 
 

@@ -1,6 +1,7 @@
 """What must not change a verdict: the same pushes in other forms give the same verdicts. Needs no truth.
 
-`make test` has small fleets of one simulator, `make soak` larger ones of both.
+`make test` has small fleets of one simulator and what real clients pushed under real faults, `make soak` larger fleets
+of both simulators.
 """
 
 from collections.abc import Callable, Mapping
@@ -138,7 +139,16 @@ def zone() -> Zone:
     return simulated(3)
 
 
-@pytest.fixture(scope="module", params=["recorded", "simulated-4", "simulated-5", "second-61", "second-62"])
+LARGE = ("simulated-4", "simulated-5", "second-61", "second-62")
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param("recorded", marks=pytest.mark.slow),
+        *(pytest.param(name, marks=pytest.mark.soak) for name in LARGE),
+    ],
+)
 def large(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Zone:
     """Of real clients with real faults, or of a larger fleet: 150 clients of `fleet simulate`, or some 400 of the
     second model.
@@ -175,7 +185,6 @@ def test_the_same_pushes_give_the_same_verdicts(
     assert differences(by_subject(before, way), after, way) == []
 
 
-@pytest.mark.soak
 @pytest.mark.parametrize("name", WAYS)
 def test_the_same_pushes_of_a_larger_fleet_give_the_same_verdicts(
     name: str, large: Zone, before_large: list[dict[str, Any]], tmp_path: Path

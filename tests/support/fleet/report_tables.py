@@ -1,4 +1,4 @@
-"""Standing tables made by hand: an empty fleet, and one whose clients chose hostile names."""
+"""Fleet tables made by hand: an empty fleet, and one whose clients chose hostile names."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

@@ -3,7 +3,7 @@
 import pickle
 from collections.abc import Callable, Iterator, Sequence
 
-from fleetgauge.fleet.engines.engine import InProcess, Made, Part
+from fleetgauge.fleet.engines.engine import InProcess, Part, Result
 
 
 class SideBySide(InProcess):
@@ -11,8 +11,8 @@ class SideBySide(InProcess):
 
     parts = 64
 
-    def map(self, task: Callable[[Part], Made], parts: Sequence[Part]) -> Iterator[Made]:
+    def map(self, task: Callable[[Part], Result], parts: Sequence[Part]) -> Iterator[Result]:
         sent = pickle.dumps(task)
         for part in parts:
-            made: Made = pickle.loads(pickle.dumps(pickle.loads(sent)(pickle.loads(pickle.dumps(part)))))
+            made: Result = pickle.loads(pickle.dumps(pickle.loads(sent)(pickle.loads(pickle.dumps(part)))))
             yield made

@@ -1,4 +1,4 @@
-"""Standing tables as somebody without Spark reads them: with `deltalake`, from their files."""
+"""Fleet tables as somebody without Spark reads them: with `deltalake`, from their files."""
 
 import json
 from pathlib import Path

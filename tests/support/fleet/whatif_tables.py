@@ -1,4 +1,4 @@
-"""Standing tables of clients with given byte rates: the wide rows and clients that `fleet whatif` reads."""
+"""Fleet tables of clients with given byte rates: the wide rows and clients that `fleet whatif` reads."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

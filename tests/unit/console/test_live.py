@@ -231,7 +231,7 @@ def test_rules_that_cannot_be_read_are_a_notice(tmp_path: Any) -> None:
     rules.write_text("[no-such-verdict]\nfactor = 3\n")
     of = FleetOfTest(rules=rules)
     of.pass_time(3)
-    assert any("Live verdicts are judged by the default rules" in each for each in of.fleet.overview()["notices"])
+    assert any("Live verdicts use the default rules" in each for each in of.fleet.overview()["notices"])
 
 
 def test_tables_that_are_not_there_are_a_notice(tmp_path: Any) -> None:
@@ -281,7 +281,7 @@ def test_ids_without_end_are_forgotten_by_the_judge_too() -> None:
     assert len(analysis.live.memory.registry.instances) <= 60
     assert len(of.fleet._clients._instances) <= 21
     assert analysis._numbers <= 60
-    assert any(each.startswith("Live verdicts have begun again") for each in of.fleet.overview()["notices"])
+    assert any(each.startswith("Live verdicts were reset") for each in of.fleet.overview()["notices"])
 
 
 NODE_LATENCY = "org.apache.kafka.{}.node.request.latency.avg"
@@ -406,7 +406,7 @@ def test_what_is_suspected_and_when_verdicts_can_come_is_told_before_there_are_a
     assert overview["suspected"] == 1
     assert overview["first_verdicts"] == overview["judged_from"] + 300_000_000
     [row] = of.fleet.verdicts()["suspected"]
-    assert (row["verdict"], row["title"]) == ("tiny-fetches", "reader fetches its data in tiny pieces")
+    assert (row["verdict"], row["title"]) == ("tiny-fetches", "reader fetches very little data per request")
     assert of.fleet.client(instance_id(1))["suspected"] == [row]  # type: ignore[index]
     for _ in range(10):
         of.push("reader", TINY_FETCHES, number=1, client_software_name=JAVA, terminating=False)

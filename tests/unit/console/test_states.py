@@ -63,7 +63,7 @@ def test_beyond_the_bound_the_longest_silent_clients_are_dropped_and_it_is_said(
         of.push(f"client-{number}", number=number, terminating=False)
     of.pass_time(5)
     assert sorted(of.names()) == sorted(f"client-{number}" for number in range(15, 25))
-    assert "15 clients were dropped: 10 are kept at most." in of.fleet.overview()["notices"]
+    assert "15 clients were dropped: the limit is 10." in of.fleet.overview()["notices"]
 
 
 def test_hostile_client_ids_come_back_as_they_came_and_break_nothing(of: FleetOfTest) -> None:

@@ -255,7 +255,7 @@ def test_letters_outlive_the_process(letters: DeadLetters, settings: DeadLetterS
 
 
 def test_a_table_that_was_never_made_is_said_to_be_missing(settings: DeadLetterSettings, clock: MockTime) -> None:
-    with pytest.raises(PushLogError, match="nothing was refused there yet"):
+    with pytest.raises(PushLogError, match="no destination has rejected a push yet"):
         existing(settings, clock)
     assert not settings.path.exists()
 

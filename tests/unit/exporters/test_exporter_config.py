@@ -190,7 +190,7 @@ def test_variables_name_our_own_certificate_and_its_key_for_metrics_or_for_all_s
     ).tls
     assert (found.ca_file, found.key_file) == (Path(files["key"]), Path(files["other"]))
     assert from_variables({**https, "tls.key.file": files["other"]}, **names).tls.key_file == Path(files["other"])
-    with pytest.raises(ExporterConfigError, match="certificate and key go together"):
+    with pytest.raises(ExporterConfigError, match="set certificate and key together"):
         from_variables(dict(https), CLIENT_CERTIFICATE=files["cert"])
 
 
@@ -221,7 +221,7 @@ def test_a_header_that_may_be_a_secret_is_not_shown() -> None:
 
 def test_a_certificate_without_its_key_is_refused(tmp_path: Path) -> None:
     (tmp_path / "cert.pem").write_text("x")
-    with pytest.raises(ExporterConfigError, match="certificate and key go together"):
+    with pytest.raises(ExporterConfigError, match="set certificate and key together"):
         otlp(endpoint="https://x", tls__cert__file=str(tmp_path / "cert.pem"))
 
 

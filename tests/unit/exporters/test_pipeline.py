@@ -154,7 +154,7 @@ def test_a_destination_that_refuses_everything_in_doubt_is_asked_again_until_it_
     assert rig.destination.exports == 2 * 9 + 2, "twice the whole batch of five and its parts"
     stats = rig.pipeline.stats()
     assert (stats.refused, stats.retried) == ({}, {"internal": 2})
-    assert stats.last_error == "internal: every one of 5 pushes is refused by itself: backend"
+    assert stats.last_error == "internal: every one of 5 pushes is rejected by itself: backend"
     assert rig.pauses == [50, 100]
 
 

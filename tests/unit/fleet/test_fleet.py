@@ -1,4 +1,4 @@
-"""`Fleet`: standing tables as Arrow, without changing them."""
+"""`Fleet`: fleet tables as Arrow, without changing them."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -75,7 +75,7 @@ def test_what_cannot_be_asked_for_is_one_sentence(root: str) -> None:
         fleet.table("colours")
     with pytest.raises(TableError, match="there is no table points by window: give one of latency, "):
         fleet.windows("points")
-    with pytest.raises(TableError, match=r"there is no table inventory in .*: fleet run makes it"):
+    with pytest.raises(TableError, match=r"there is no table inventory in .*: fleet run creates it"):
         fleet.inventory()
     Store(root).make(catalog.METRICS)
     with pytest.raises(TableError, match="the table metrics has no times to select by"):

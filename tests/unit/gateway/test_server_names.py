@@ -72,9 +72,9 @@ def test_a_node_without_a_broker_is_refused() -> None:
         (["1=[::1]:9093", OTHERS], "has '::1'"),
         (["1=kafka:9093", OTHERS], "has 'kafka'"),
         (["*=10.0.0.{id}:9093"], "has '10.0.0.0'"),
-        (["1=b\u00fccher.example:9093", OTHERS], "clients send no server name but one with a dot"),
-        (["1=a.b:9093", "2=A.b:9093", OTHERS], "has A.b for node 2, which is another node's name, too"),
-        (["1=kafka-2.example.com:9093", OTHERS], "has kafka-2.example.com for node 1, which is another node's"),
+        (["1=b\u00fccher.example:9093", OTHERS], "clients send only server names with a dot"),
+        (["1=a.b:9093", "2=A.b:9093", OTHERS], "has A.b for node 2, which is also another node's name"),
+        (["1=kafka-2.example.com:9093", OTHERS], "has kafka-2.example.com for node 1, which is also another node's"),
     ],
 )
 def test_nodes_that_names_do_not_tell_apart_are_refused(nodes: list[str], problem: str) -> None:

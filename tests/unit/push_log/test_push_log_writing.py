@@ -79,7 +79,7 @@ def test_nothing_is_in_the_log_before_its_commit(log: Any) -> None:
 def test_a_failed_commit_leaves_none_of_its_records_and_the_next_one_works(log: Any) -> None:
     writer, reader = log.writer(), log.reader()
     writer.append(push_record(1))
-    writer.append(push_record(2, client_id="\ud800 is no UTF-8"))
+    writer.append(push_record(2, client_id="\ud800 is not UTF-8"))
     with pytest.raises(PushLogError, match="cannot be stored"):
         writer.commit()
     assert writer.pending == 0

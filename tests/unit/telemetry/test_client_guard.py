@@ -268,7 +268,7 @@ def test_rules_of_ones_own_come_after_the_shipped_ones_and_see_what_those_left(
         ({"software": "x", "action": "explode"}, "action is 'explode', and has to be one of withhold, rewrite, note"),
         ({"software": "x", "action": "rewrite"}, "needs metrics or compression"),
         ({"software": "x", "action": "note", "version": "1"}, "version is no key of a client guard rule"),
-        ({"software": "(", "action": "note"}, "is no pattern that RE2 takes"),
+        ({"software": "(", "action": "note"}, "is not a pattern that RE2 supports"),
         ({"software": "x", "action": "note", "versions": ">=two"}, "'>=two' is no bound of a version range"),
         ({"software": "x", "action": "note", "when": "never"}, "when is 'never', and has to be one of always"),
         ({"software": "x", "action": "rewrite", "compression": "brotli"}, "compression holds 'brotli'"),

@@ -296,8 +296,8 @@ def test_a_reporter_is_loaded_by_its_entry_point(tmp_path: Path, monkeypatch: py
         ("no.such.module.Class", "the module no.such.module does not import: ModuleNotFoundError"),
         ("fleetgauge.telemetry.plugin.NoSuchClass", "the module fleetgauge.telemetry.plugin has no NoSuchClass"),
         ("fleetgauge.telemetry.plugin:CONTENT_TYPE", "is not a class"),
-        ("fleetgauge.telemetry.plugin:RequestContext", "it cannot be made without arguments: TypeError"),
-        ("collections:OrderedDict", "it is no MetricsReporter, configure, init, metric_change, metric_removal, "),
+        ("fleetgauge.telemetry.plugin:RequestContext", "it cannot be instantiated without arguments: TypeError"),
+        ("collections:OrderedDict", "it is not a MetricsReporter, configure, init, metric_change, metric_removal, "),
     ],
 )
 def test_a_reporter_that_does_not_load_is_one_clear_sentence(name: str, reason: str) -> None:

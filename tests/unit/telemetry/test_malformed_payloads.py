@@ -161,7 +161,7 @@ def test_fields_that_otlp_lacks_keep_their_bytes() -> None:
 
 @pytest.mark.parametrize("name", UNREADABLE)
 def test_what_cannot_be_read_says_why(name: str) -> None:
-    with pytest.raises(InvalidRecordError, match=r"no OTLP MetricsData: .* at byte \d+$"):
+    with pytest.raises(InvalidRecordError, match=r"not OTLP MetricsData: .* at byte \d+$"):
         read_metrics(UNREADABLE[name])
 
 

@@ -169,7 +169,7 @@ def test_of_a_client_id_of_any_length_the_first_1024_characters_are_matched(effe
 )
 def test_text_that_is_no_unicode_is_refused_before_anything_is_made_of_it(properties: dict[str, str]) -> None:
     """As it comes out of an environment variable whose bytes are no UTF-8."""
-    with pytest.raises(InvalidConfigError, match="it is no UTF-8"):
+    with pytest.raises(InvalidConfigError, match="it is not UTF-8"):
         check_subscription("name", properties)
 
 

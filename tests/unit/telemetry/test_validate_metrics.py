@@ -36,7 +36,7 @@ def test_well_formed_payloads_pass(metrics: bytes) -> None:
         pytest.param(b"\x0a", id="no length"),
         pytest.param(b"\x0f\x00", id="no such wire type"),
         pytest.param(b"\x00\x00", id="field number 0"),
-        pytest.param(b"\x0a\x06\x12\x04\x1a\x02\xff\xfe", id="schema_url that is no UTF-8"),
+        pytest.param(b"\x0a\x06\x12\x04\x1a\x02\xff\xfe", id="schema_url that is not UTF-8"),
         pytest.param(nested(60), id="nested too deeply"),
         pytest.param(b"plain text", id="text"),
     ],

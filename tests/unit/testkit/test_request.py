@@ -25,6 +25,33 @@ def test_all_is_one_of_each_at_times_of_its_own() -> None:
     assert all(0 < each.from_s < each.to_s < 6 * 3600 for each in asked)
 
 
+def test_pairs_go_wrong_at_once_and_the_truth_says_whose_fault_each_is() -> None:
+    asked = parse_with("overlapping", 6)
+    plan = make_plan(Fleet(clients=40, hours=6, seed=1, brokers=3, pathologies=asked))
+    assert {each.verdict for each in plan.truth} <= {each.verdict for each in asked}
+    for one, other in zip(asked[::2], asked[1::2], strict=True):
+        assert one.from_s < other.from_s < one.to_s == other.to_s
+    own = [row.client_id for row in plan.truth if row.subject_kind != "node"]
+    assert None not in own
+    assert len(set(own)) == len(own) > 5
+    assert {row.client_id for row in plan.truth if row.subject_kind == "node"} == {None}
+
+
+@pytest.mark.parametrize("clients", [10, 20, 60])
+def test_a_small_fleet_has_some_of_each_and_as_many_brokers_as_asked_for(clients: int) -> None:
+    for seed in range(5):
+        fleet = Fleet(clients=clients, hours=6, seed=seed, brokers=3, pathologies=parse_with("some", 6))
+        plan = make_plan(fleet)
+        assert [cluster.node_ids for cluster in plan.world.clusters] == [(1, 2, 3)]
+        assert 2 <= len({row.verdict for row in plan.truth}) == len(plan.truth)
+
+
+@pytest.mark.parametrize("word", ["all", "some", "overlapping"])
+def test_one_after_the_other_takes_its_time(word: str) -> None:
+    with pytest.raises(FleetError, match=f"--with {word} takes at least 1.5 hours"):
+        parse_with(word, 1)
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [

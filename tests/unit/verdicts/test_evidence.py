@@ -58,3 +58,39 @@ def test_lag_that_goes_up_and_down_does_not_grow() -> None:
 
     assert lagging(500.0, -600.0) == "none"
     assert lagging(300.0, -100.0) == "open"
+
+
+def pushing(every_s: int, window_s: int, ratios: tuple[float, ...] = (0.02,)) -> Judged:
+    """Instances of a client, each with this idle ratio from 20 minutes on, that push at such times, one after the other
+    in turn, for 45 minutes; beside another client that is in each window.
+    """
+    step, judged = every_s // len(ratios), Judged(window_s=window_s)
+
+    def rows(number: int) -> list[Row]:
+        found = [client("other")]
+        for at in range(number * window_s, (number + 1) * window_s):
+            if at % step == 0:
+                which = at // step % len(ratios)
+                ratio = ratios[which] if at >= 1200 else 0.4
+                found.append(client("bill", f"bill-{which}", poll_idle_ratio_avg=ratio, pushes=1))
+        return found
+
+    return judged.windows(2700 // window_s, rows)
+
+
+@pytest.mark.parametrize("window_s", [30, 60, 300])
+@pytest.mark.parametrize("every_s", [60, 300, 330])
+def test_a_push_counts_for_the_time_since_the_one_before(every_s: int, window_s: int) -> None:
+    """It covers that time, however many windows it has: pushes every 330 s in windows of 30 s are not one bad one of
+    eleven.
+    """
+    judged = pushing(every_s, window_s)
+    assert state(judged) == "open"
+    case = judged.memory.all_cases()[0]
+    assert case.opened_us is not None
+    assert 600 < (case.opened_us - case.first_bad_us) / 1_000_000 <= 900
+
+
+@pytest.mark.parametrize("window_s", [30, 60, 300])
+def test_pushes_of_a_good_instance_say_nothing_of_a_bad_one_that_pushes_in_other_windows(window_s: int) -> None:
+    assert state(pushing(60, window_s, (0.02, 0.4))) == "open"

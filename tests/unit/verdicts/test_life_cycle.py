@@ -113,6 +113,28 @@ def test_a_java_producer_that_starts_at_odd_times_is_a_crash_loop() -> None:
     assert ("crash-loop", "job") in [each[:2] for each in found]
 
 
+@pytest.mark.parametrize(("before", "is_found"), [(-200.0, True), (4.0, False)])
+def test_single_pushes_in_place_of_a_long_life_are_a_crash_loop_and_those_of_a_job_are_none(
+    before: float, is_found: bool
+) -> None:
+    """Java's first pushes come 150 to 450 s after the start: with lives of some minutes they are evenly apart."""
+    spans = [(before, 4.9), *((start, start + 0.1) for start in (10.8, 17.7, 26.3, 37.4, 41.3, 46.7, 53.2))]
+    judged = Judged()
+    judged.clients = [known(f"job-{at}", *span, dialect="java", role="producer") for at, span in enumerate(spans)]
+
+    def rows(number: int) -> list[Row]:
+        own = [at for at, (first, last) in enumerate(spans) if first < 5 * number + 5 and last >= 5 * number]
+        seen = [int(NOON_US + min(spans[at][1], 5 * number + 5) * MINUTE_US) for at in own]
+        jobs = zip(own, seen, strict=True)
+        return [
+            *others(),
+            *(client("job", f"job-{at}", push_interval_ms=300_000, pushes=1, seen_at=time) for at, time in jobs),
+        ]
+
+    judged.windows(14, rows)
+    assert [found[:2] for found in judged.found] == ([("crash-loop", "job")] if is_found else [])
+
+
 def test_regular_starts_excuse_no_client_that_says_when_it_ends() -> None:
     starts = [5.0 * number + 0.5 for number in range(12)]
     assert ("crash-loop", "job", "open") in odd_lives(starts, dialect="librdkafka", role="producer").found
@@ -149,6 +171,53 @@ def test_of_an_interval_that_changed_the_longer_one_counts_for_a_push() -> None:
     assert judged.windows(8, lambda _: others()).found == []
     judged.windows(1, lambda _: [row(60), *others()])
     assert judged.windows(2, lambda _: others()).only()["verdict"] == "silent"
+
+
+@pytest.mark.parametrize(("away_min", "states"), [(8, []), (12, ["cleared"])])
+def test_an_instance_that_was_given_a_longer_interval_was_not_silent_until_its_next_push(
+    away_min: int, states: list[str]
+) -> None:
+    """From 60 to 300 s: its next push comes within 510 s. By the interval before it is silent after 240 s."""
+    judged = Judged(window_s=60)
+    judged.clients = [known("slowed-1", 0, 9.9)]
+    slowed = client("slowed", dialect="librdkafka", pushes=1)
+    judged.windows(10, lambda _: [slowed, *others()]).windows(away_min, lambda _: others())
+    assert [found[0] for found in judged.found] == ["silent"]
+    longer = slowed | {"push_interval_ms": 300_000}
+    judged.windows(6, lambda number: [*([longer] if (number - 10 - away_min) % 5 == 0 else []), *others()])
+    assert [found[2] for found in judged.found] == states
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_java_producer_that_is_killed_while_it_has_work_is_not_judged(replaced: bool) -> None:
+    """Whether it ended in order is not known: nothing is named of it, of those beside it, or of the next one."""
+    judged = Judged()
+    spans = [(-60.0, 30.0), (-60.0, 90.0), (31.0 if replaced else 0.0, 90.0 if replaced else 0.0)]
+    judged.clients = [
+        known(f"orders-{at}", *span, dialect="java", role="producer") for at, span in enumerate(spans) if span[1] > 0
+    ]
+    busy = {"records_sent": 90_000.0, "record_errors": 0.0, "request_rate_per_s": 40.0, "records_per_request_avg": 50.0}
+
+    def rows(number: int) -> list[Row]:
+        alive = [at for at, (first, last) in enumerate(spans) if first <= 5 * number < last]
+        return [*others(), *(client("orders", f"orders-{at}", **busy) for at in alive)]
+
+    assert judged.windows(18, rows).found == []
+
+
+@pytest.mark.parametrize("dialect", ["java", "librdkafka", "franz-go"])
+def test_a_client_that_has_nothing_to_do_is_not_silent(dialect: str) -> None:
+    """It pushes zeros (librdkafka), what is no number (Java), or no point at all, of which no row is made."""
+    judged = Judged()
+    judged.clients = [known("idle-1", -60, 59.9, dialect=dialect, role="producer")]
+    nothing = {"java": None, "librdkafka": 0.0}.get(dialect)
+
+    def rows(number: int) -> list[Row]:
+        pushes = number < 3 or dialect != "franz-go"
+        own = client("idle", dialect=dialect, records_sent=nothing, request_rate_per_s=nothing)
+        return [*([own] if pushes else []), *others()]
+
+    assert judged.windows(12, rows).found == []
 
 
 def test_the_beginning_of_a_window_makes_nobody_silent() -> None:

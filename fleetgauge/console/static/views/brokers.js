@@ -15,7 +15,7 @@ export const open = (main) => {
     keyOf: (row) => JSON.stringify([row.cluster_id, row.node_id]),
     textOf: (row) => `broker ${row.node_id} ${row.cluster_id} ${(row.verdicts || []).join(" ")}`,
     empty:
-      "No client has sent a latency by broker yet: a subscription has to ask for it, as org.apache.kafka.producer.node. or consumer.node.",
+      "No client has sent latency by broker yet: a subscription has to include org.apache.kafka.producer.node. or consumer.node.",
     columns: [
       {
         head: "Broker",
@@ -53,7 +53,7 @@ export const open = (main) => {
     el(
       "p",
       { class: "soft" },
-      "As their clients measure them, network included. Of a consumer counts what its fetches take beyond the longest wait for records (500 ms; franz-go 5 s), and nothing while it is away from poll(); where three producers or more measure a broker, these alone count. - is unknown.",
+      "Latency measured by the clients, including the network. For consumers only the part of a fetch beyond the longest wait for records (500 ms; franz-go 5 s) counts, and only while they call poll(). If three or more producers measure a broker, only they count. - means unknown.",
     ),
     table.element,
   );

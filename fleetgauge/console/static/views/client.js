@@ -35,8 +35,8 @@ const asked = (subscription, client) => {
       names?.length
         ? names.map((each, index) => [index ? ", " : "", el("a", { href: "#/subscriptions" }, name(each))])
         : names
-          ? "none matches it"
-          : "unknown: the records of a topic do not name them",
+          ? "no subscription matches"
+          : "unknown: records on a topic do not contain them",
     ),
     fact(
       "Metrics",
@@ -119,7 +119,7 @@ const traffic = (client) =>
         )
       : null,
     client.asked_for_records
-      ? fact("Records", "It asked this node for records, which it does not carry: its bootstrap.servers should name your Kafka brokers.")
+      ? fact("Records", "It requested records from this node, which has none: set its bootstrap.servers to your Kafka brokers.")
       : null,
   );
 
@@ -129,8 +129,8 @@ const names = (found, client) => {
   return el(
     "section",
     { "aria-labelledby": "names-h" },
-    el("h2", { id: "names-h" }, "In its own log"),
-    el("p", { class: "soft" }, "Each library writes the instance id in its own way. Search the application's log for it:"),
+    el("h2", { id: "names-h" }, "In the client's own log"),
+    el("p", { class: "soft" }, "Each library logs the instance id in its own form. Search the application's log for it:"),
     el(
       "div",
       { class: "scroll" },
@@ -172,7 +172,7 @@ class ClientView {
     this.names = el("div");
     this.verdicts = el("div");
     this.suspected = el("div");
-    this.verdictsHead = el("h2", null, "Verdicts about it");
+    this.verdictsHead = el("h2", null, "Verdicts about this client");
     this.noVerdict = el("p", { class: "soft" });
     this.plots = el("div", { class: "plots" });
     this.plotsNote = el("p", { class: "soft" });
@@ -184,7 +184,7 @@ class ClientView {
       this.noVerdict,
       this.verdicts,
       this.suspected,
-      el("h2", null, "The last hour, beside its peers"),
+      el("h2", null, "Last hour, compared with its peers"),
       this.plotsNote,
       this.plots,
       this.names,
@@ -212,13 +212,13 @@ class ClientView {
       (each) => each.part,
       ({ part, of }) =>
         part === "who"
-          ? el("section", { "aria-label": "Who it is" }, el("h2", null, "Who it is"), identity(of))
+          ? el("section", { "aria-label": "Identity" }, el("h2", null, "Identity"), identity(of))
           : el(
               "section",
-              { "aria-label": "What it is asked for" },
-              el("h2", null, "What it is asked for"),
+              { "aria-label": "Subscription" },
+              el("h2", null, "Subscription"),
               asked(of.subscription, of.client),
-              el("h2", null, "What came from it"),
+              el("h2", null, "Pushes"),
               traffic(of.client),
             ),
     );
@@ -227,15 +227,15 @@ class ClientView {
       ? ""
       : found.not_judged
         ? `Not judged. ${found.not_judged}`
-        : "No verdict is open about it, its group or its brokers.";
+        : "No open verdicts about this client, its group or its brokers.";
     this.noVerdict.hidden = verdicts.length > 0;
     keyed(this.verdicts, verdicts, referenceOf, (row) => article({ row }, 3));
     const suspected = found.suspected || [];
     this.suspected.replaceChildren(...(suspected.length ? [suspicions(suspected)] : []));
     const series = found.series || [];
     this.plotsNote.textContent = series.length
-      ? "Dotted: the median of its peers, which have its role, library, and application or principal; from 8 of them on."
-      : "No measure of it is known for the last hour: it may not have sent any yet, its subscription may ask for none of them, or its payloads were not decoded.";
+      ? "Dotted: median of its peers (same role, library, and application or principal), if there are at least 8."
+      : "No measures in the last hour: the client has not sent any yet, its subscription includes none of them, or its payloads were not decoded.";
     keyed(
       this.plots,
       series,

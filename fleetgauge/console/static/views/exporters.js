@@ -29,7 +29,7 @@ const letters = (exporter, again) => {
   const replay = () =>
     confirm({
       heading: "Replay dead letters?",
-      text: [`${pushes} of exporter `, name(exporter.name), " will be sent to its destination again. What it rejects again stays here."],
+      text: [`${pushes} of exporter `, name(exporter.name), " will be sent to its destination again. Pushes that it rejects again stay here."],
       verb: `Replay ${integer(dead.count)}`,
       isDanger: false,
       act: () => change("POST", `${path}/replay`, {}).then(() => done("The dead letters are replayed.")),
@@ -40,7 +40,7 @@ const letters = (exporter, again) => {
       text: [
         `${pushes} of exporter `,
         name(exporter.name),
-        " will be deleted for good: they cannot be delivered afterwards, and this cannot be undone.",
+        " will be deleted permanently: they cannot be delivered afterwards.",
       ],
       verb: `Drop ${integer(dead.count)}`,
       act: () => change("POST", `${path}/drop`, {}).then(() => done("The dead letters are dropped.")),
@@ -86,7 +86,7 @@ export const open = (main) => {
   const none = el("p", { class: "soft" });
   main.append(
     el("h1", { tabindex: "-1" }, "Exporters"),
-    el("p", { class: "soft" }, "Each delivers every push of the log to one destination, with a cursor of its own."),
+    el("p", { class: "soft" }, "Each exporter delivers every push of the log to one destination, with its own cursor."),
     none,
   );
   const polling = polled({

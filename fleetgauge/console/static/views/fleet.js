@@ -274,8 +274,8 @@ class FleetView {
         const text = total
           ? count(total, "client")
           : this.isFiltered()
-            ? "No client fits the filter."
-            : "No client is known yet. One appears here with its first push.";
+            ? "No client matches the filter."
+            : "No clients yet. A client appears here with its first push.";
         if (this.status.textContent !== text) this.status.textContent = text;
         grid.setAttribute("aria-rowcount", total + 1);
         grid.hidden = total === 0;
@@ -317,7 +317,7 @@ class FleetView {
     this.table = new Table({
       label: `Clients by ${GROUPINGS[by]}`,
       keyOf: (row) => JSON.stringify(row.value),
-      empty: this.isFiltered() ? "No client fits the filter." : "No client is known yet.",
+      empty: this.isFiltered() ? "No client matches the filter." : "No clients yet.",
       columns: [
         { head: GROUPINGS[by], isHeading: true, value: (row) => row.value, cell: linked },
         { head: "Clients", isNumber: true, value: (row) => row.clients, cell: (row) => integer(row.clients) },

@@ -23,7 +23,7 @@ export const open = (main) => {
     label: "Consumer groups",
     keyOf: (row) => JSON.stringify([row.cluster_id, row.group_id]),
     textOf: (row) => `${row.group_id} ${row.cluster_id} ${(row.verdicts || []).join(" ")}`,
-    empty: "No consumer group is known yet: consumers with a group.id name it in their pushes.",
+    empty: "No consumer groups yet: consumers with a group.id send it in their pushes.",
     columns: [
       {
         head: "Group",
@@ -41,7 +41,7 @@ export const open = (main) => {
       },
       { head: "Lag", isNumber: true, value: (row) => row.lag_records, cell: (row) => amount(row.lag_records, "records") },
       { head: "Rebalances", isNumber: true, value: (row) => row.rebalances, cell: (row) => amount(row.rebalances, "times") },
-      { head: "Waits in poll()", isNumber: true, value: (row) => row.poll_idle_ratio, cell: (row) => amount(row.poll_idle_ratio, "ratio") },
+      { head: "Idle in poll()", isNumber: true, value: (row) => row.poll_idle_ratio, cell: (row) => amount(row.poll_idle_ratio, "ratio") },
       { head: "Cluster", wide: true, value: (row) => row.cluster_id, cell: (row) => name(row.cluster_id, 30) },
     ],
   });
@@ -50,7 +50,7 @@ export const open = (main) => {
     el(
       "p",
       { class: "soft" },
-      "As their members' telemetry shows them: members that push, and figures of the last minutes. - is unknown: no member sends it.",
+      "From the telemetry of their members: members that push, and figures of the last minutes. - means unknown: no member sends the figure.",
     ),
     table.element,
   );

@@ -19,7 +19,7 @@ const lead = ({ verdicts, clients }) => {
     const parts = [critical ? `${integer(critical)} critical` : null, warning ? `${integer(warning)} warning` : null].filter(Boolean);
     return [critical ? "critical" : "warning", `${parts.join(" and ")} ${critical + warning === 1 ? "verdict is" : "verdicts are"} open`];
   }
-  if (!clients.total) return ["", "No client is known yet"];
+  if (!clients.total) return ["", "No clients yet"];
   const { vanished = 0, refused = 0 } = clients.states || {};
   const away = [
     vanished ? `${count(vanished, "client has", "clients have")} vanished` : null,
@@ -45,7 +45,7 @@ const stateBar = (states, total) => {
   const known = Object.keys(STATES)
     .filter((each) => states[each])
     .sort((one, other) => states[other] - states[one]);
-  return known.map((each) => `${integer(states[each])} ${each}`).join(", ") || (total ? "their states are unknown" : "none is known yet");
+  return known.map((each) => `${integer(states[each])} ${each}`).join(", ") || (total ? "their states are unknown" : "none yet");
 };
 
 const facts = (overview) => {
@@ -91,7 +91,7 @@ const brief = (rows, more, notJudged) =>
             ),
           ),
         )
-      : el("p", { class: "soft" }, notJudged ? sentence(notJudged) : "Nothing. What a client's library does not send is not judged."),
+      : el("p", { class: "soft" }, notJudged ? sentence(notJudged) : "Nothing. Metrics that a client's library does not send are not judged."),
     more > 0 ? el("p", null, el("a", { href: "#/verdicts" }, count(more, "more open verdict"))) : null,
   );
 
@@ -126,7 +126,7 @@ const notices = (overview) => {
   if (typeof overview.measures === "string") found.push(overview.measures);
   if (overview.skipped_payloads > 0)
     found.push(
-      `${count(overview.skipped_payloads, "payload was", "payloads were")} not decoded, for lack of processor time: measures and live verdicts lack them; clients and their states do not.`,
+      `${count(overview.skipped_payloads, "payload was", "payloads were")} not decoded, because of the CPU limit (console.decode.cores): measures and live verdicts lack them; clients and their states are complete.`,
     );
   return found.length
     ? el(

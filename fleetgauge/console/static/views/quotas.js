@@ -46,7 +46,7 @@ export const open = (main) => {
   const note = el(
     "p",
     { class: "soft" },
-    "Of this node's listener, over Kafka's windows. 100 % is the limit: a client beyond it is held back, or its pushes are throttled.",
+    "Quotas of this node's listeners, measured over Kafka's windows. At 100 % a client is at its limit; beyond it, its connection is muted or its pushes are throttled.",
   );
   main.append(el("h1", { tabindex: "-1" }, "Quotas"), note, table.element, left);
   return polled({

@@ -36,11 +36,11 @@ const planned = (plan) => {
   return el(
     "div",
     { class: "plan", role: "status" },
-    el("h3", null, "What this does"),
+    el("h3", null, "Effect"),
     el(
       "p",
       null,
-      `${matching}${integer(plan.touched)} of ${count(plan.clients, "live client")} ${plan.touched === 1 ? "gets" : "get"} another subscription than now. They push about ${signed(added.pushes_per_minute, "")} times and ${signed(added.bytes_per_minute, "B")} a minute, with at least ${signed(added.series, "times")} series, estimated from what such clients send.`,
+      `${matching}${integer(plan.touched)} of ${count(plan.clients, "live client")} ${plan.touched === 1 ? "gets" : "get"} a different subscription. Estimated change, from the pushes of such clients: ${signed(added.pushes_per_minute, "")} pushes and ${signed(added.bytes_per_minute, "B")} per minute, and at least ${signed(added.series, "times")} series.`,
     ),
     remarks.length
       ? el(
@@ -132,23 +132,23 @@ const edit = (given, again) => {
         }
       },
     },
-    field("Name", box.name, "Of the client-metrics resource: letters, digits, dots, - and _."),
+    field("Name", box.name, "Name of the client-metrics resource: letters, digits, dots, - and _."),
     field(
       "Metrics",
       box.metrics,
-      "A prefix of metric names on each line, such as org.apache.kafka.consumer.; * is all metrics, nothing is none.",
+      "One prefix of metric names per line, for example org.apache.kafka.consumer.; * selects all metrics, an empty field none.",
     ),
-    field("Interval [ms]", box.interval, "How often a client pushes: 100 to 3,600,000."),
+    field("Interval [ms]", box.interval, "Time between two pushes of a client: 100 to 3,600,000."),
     field(
       "Match",
       box.match,
-      `One on each line, all have to match: selector=regular expression. Selectors: ${SELECTORS.join(", ")}. Empty matches every client.`,
+      `One per line; all have to match: selector=regular expression. Selectors: ${SELECTORS.join(", ")}. Empty matches every client.`,
     ),
     problem,
     result,
   );
   const shownBox = dialog(given ? `Edit subscription ${shown(given.name, 60)}` : "New subscription", form, [
-    el("button", { type: "submit", form: "subscription" }, "Show what it does"),
+    el("button", { type: "submit", form: "subscription" }, "Show the effect"),
     apply,
   ]);
   shownBox.box.classList.add("wide-box");
@@ -157,7 +157,7 @@ const edit = (given, again) => {
 
 const remove = (given, again) => {
   const problem = el("p", { class: "warn", role: "alert", hidden: true });
-  const result = el("p", { class: "soft" }, "Looking at what this does.");
+  const result = el("p", { class: "soft" }, "Computing the effect.");
   const fail = (error) => {
     problem.textContent = error.message;
     problem.hidden = false;
@@ -190,7 +190,7 @@ const remove = (given, again) => {
       drop.disabled = false;
     },
     (error) => {
-      result.replaceWith(el("p", null, `What it does could not be planned. ${count(given.clients ?? 0, "client")} match it now.`));
+      result.replaceWith(el("p", null, `The effect could not be computed. ${count(given.clients ?? 0, "client")} match it now.`));
       fail(error);
       drop.disabled = false;
     },
@@ -224,7 +224,7 @@ const card = ({ subscription, may }, again) =>
                 { class: "prefixes" },
                 subscription.metrics.map((each) => el("li", null, el("code", null, each === "" ? "*" : shown(each, 200)))),
               )
-            : "none: its clients push nothing for it",
+            : "none: clients push no metrics for it",
         ),
       ),
       el(
@@ -253,13 +253,13 @@ const card = ({ subscription, may }, again) =>
         ? el(
             "div",
             null,
-            el("dt", null, "Taken back"),
+            el("dt", null, "Removal"),
             el(
               "dd",
               null,
               at(subscription.until),
               subscription.overdue
-                ? el("span", { class: "sev warning" }, " overdue: no process takes it back. fleetgauge status says what stops the export.")
+                ? el("span", { class: "sev warning" }, " overdue: no process has removed it. fleetgauge status shows what stops the export.")
                 : null,
             ),
           )
@@ -293,14 +293,14 @@ export const open = (main) => {
   const note = el("p", { class: "soft" });
   const tools = el("div");
   main.append(el("h1", { tabindex: "-1" }, "Subscriptions"), note, tools);
-  note.textContent = "Asking for them.";
+  note.textContent = "Loading.";
   const polling = polled({
     main,
     listen,
     load: (signal) => get("api/subscriptions", signal),
     draw: (found) => {
       const may = found.editable !== false && mayOperate();
-      const none = found.subscriptions.length || found.source !== "node" ? "" : " There is none: no client is asked for metrics.";
+      const none = found.subscriptions.length || found.source !== "node" ? "" : " There are none: no client is asked for metrics.";
       const from = found.source === "node" ? "Of this node." : `Of the ${shown(found.source, 200)}.`;
       note.textContent = `${from} A client gets the union of all that match it, at the shortest of their intervals.${none}`;
       keyed(

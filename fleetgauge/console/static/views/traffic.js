@@ -22,7 +22,7 @@ export const open = (main, { query }) => {
     label: "Traffic by client and API",
     keyOf: (row) => JSON.stringify([row.principal, row.client_id, row.api]),
     textOf: (row) => `${row.client_id} ${row.principal} ${row.api} ${Object.keys(row.errors || {}).join(" ")}`,
-    empty: "Nothing has passed yet.",
+    empty: "No traffic yet.",
     columns: [
       {
         head: "Client id",
@@ -75,8 +75,8 @@ export const open = (main, { query }) => {
       else {
         const throttled = Object.entries(found.throttled).filter(([, times]) => times);
         note.textContent =
-          `Requests that pass this gateway to ${shown(found.broker, 120)}, the most bytes first; rates over the last few seconds. ` +
-          "The broker's time is from a request to the beginning of its answer, a fetch's wait for records included." +
+          `Requests through this gateway to ${shown(found.broker, 120)}, most bytes first; rates over the last few seconds. ` +
+          "The broker's time runs from a request to the beginning of its response and includes a fetch's wait for records." +
           (throttled.length ? ` Throttled by quota: ${throttled.map(([kind, times]) => `${kind} ${integer(times)}`).join(", ")}.` : "");
         const others = found.requests_of_others
           ? ` ${count(found.requests_of_others, "request")} of clients beyond those that are counted by name.`

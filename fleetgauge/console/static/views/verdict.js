@@ -109,7 +109,7 @@ export const suspicions = (rows) =>
           el(
             "span",
             { class: "soft" },
-            ` since ${clock(row.since_us, false)}: ${span(row.lasted_s)} of the ${span(row.for_s)} that it takes; opens at ${clock(row.opens_us, false)} UTC if it goes on.`,
+            ` since ${clock(row.since_us, false)}: ${span(row.lasted_s)} of the ${span(row.for_s)} required; opens at ${clock(row.opens_us, false)} UTC if it continues.`,
           ),
         ),
       ),
@@ -143,7 +143,7 @@ export const article = ({ row, explains = [] }, level = 2) => {
       ? el(
           "details",
           null,
-          el("summary", null, "Evidence: what was observed, and what was expected"),
+          el("summary", null, "Evidence: observed and expected values"),
           el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Evidence" }, evidence(row.evidence)),
           el(
             "p",

@@ -83,7 +83,7 @@ class VerdictsView {
     this.causes = folded(found.verdicts);
     const under = explained - this.causes.length;
     this.status.textContent = `${count(this.causes.length, "verdict")}${under ? `, ${integer(under)} explained by them` : ""}. ${time}`;
-    if (found.first_verdicts) this.status.textContent += ` The first verdicts can come from ${moment(found.first_verdicts)} UTC on.`;
+    if (found.first_verdicts) this.status.textContent += ` The first verdicts are possible from ${moment(found.first_verdicts)} UTC on.`;
     if (found.not_judged) this.status.textContent = `Not judged. ${found.not_judged}`;
     const rows = this.state === "open" ? found.suspected : [];
     this.suspected.replaceChildren(...(rows.length ? [suspicions(rows.slice(0, MOST))] : []));
@@ -106,10 +106,10 @@ class VerdictsView {
         : found.length
           ? ""
           : this.causes.length
-            ? "Nothing fits the filter."
+            ? "Nothing matches the filter."
             : this.notJudged
               ? ""
-              : "There is none. What a client's library does not send is not judged: docs/analyse/verdicts.md.";
+              : "There are none. Metrics that a client's library does not send are not judged: docs/analyse/verdicts.md.";
   }
 
   close() {

@@ -29,7 +29,7 @@ _DOES_NOTHING: Final = (
     "org.apache.hadoop.util.VersionInfo"  # spark-submit fetches jars for a program; this one ends at once
 )
 _SAYING_MOST: Final = ("Server access error", r"Host \S+ not found", "unresolved dependency", "Exception")
-"""Patterns of the lines of a log that tell why nothing was fetched, the first of them most."""
+"""Patterns of log lines that explain a failed download, most specific first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class Connector:
 
     @property
     def coordinates(self) -> str:
-        """As Maven has it. Spark 4 has Scala 2.13 alone."""
+        """Maven coordinates. Spark 4 uses Scala 2.13 only."""
         return f"org.apache.spark:spark-sql-kafka-0-10_2.13:{self.version}"
 
 
@@ -55,13 +55,13 @@ def _minor(version: str) -> tuple[int, ...]:
 
 
 def _connectors(digests: str) -> dict[tuple[int, ...], Connector]:
-    """By minor version of Spark, from lines as `sha256sum` has them, names without `org.apache.`."""
-    found = {}
+    """Connectors by minor version of Spark, from lines of `sha256sum`, in which names lack `org.apache.`."""
+    connectors = {}
     for release in digests.split("# ")[1:]:
         version, *lines = release.splitlines()
         sha256 = {f"org.apache.{name}": digest for digest, name in map(str.split, lines)}
-        found[_minor(version)] = Connector(version=version, sha256=sha256)
-    return found
+        connectors[_minor(version)] = Connector(version=version, sha256=sha256)
+    return connectors
 
 
 _SHA256: Final = """
@@ -116,7 +116,7 @@ def connector_jars(
     Args:
         own: jars, or directories of jars, to take instead of fetching any.
         cache: where fetched jars are kept; `cache_directory` by default.
-        note: told in a sentence when jars are about to be fetched.
+        note: called with a sentence before a download.
         connector: what is fetched.
         within_s: how long fetching may take [s].
 
@@ -127,13 +127,13 @@ def connector_jars(
         return tuple(jar for path in named for jar in _own_jars(Path(path)))
     kept = cache or cache_directory(connector)
     if not kept.is_dir():
-        note(f"fetching Spark's Kafka connector from Maven Central into {kept}, this once")
+        note(f"downloading Spark's Kafka connector from Maven Central into {kept} (only once)")
         _fetch(kept, connector, within_s)
     return _jars_in(kept)
 
 
 def cache_directory(connector: Connector = CONNECTOR) -> Path:
-    """Where fetched jars are kept: under XDG_CACHE_HOME, by default `~/.cache`."""
+    """Directory of downloaded jars: under XDG_CACHE_HOME, by default `~/.cache`."""
     root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return root / "fleetgauge" / f"spark-kafka-{connector.version}"
 
@@ -143,7 +143,7 @@ def _own_jars(path: Path) -> tuple[str, ...]:
         return (str(path.absolute()),)
     jars = _jars_in(path)
     if not jars:
-        raise JarError(f"there is no jar at {path}, which --kafka-jars names")
+        raise JarError(f"--kafka-jars: there is no jar at {path}")
     return jars
 
 
@@ -152,7 +152,9 @@ def _jars_in(directory: Path) -> tuple[str, ...]:
 
 
 def _fetch(kept: Path, connector: Connector, within_s: float) -> None:
-    """Fetches beside `kept` and renames, so that `kept` is never half there, whoever else fetches meanwhile."""
+    """Downloads next to `kept` and renames, so that `kept` is never incomplete, even with another download at the same
+    time.
+    """
     try:
         kept.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".fetching-", dir=kept.parent) as directory:
@@ -162,26 +164,26 @@ def _fetch(kept: Path, connector: Connector, within_s: float) -> None:
                 (Path(directory) / "jars").rename(kept)
     except OSError as error:
         if not kept.is_dir():
-            raise JarError(f"Spark's Kafka connector cannot be kept in {kept}: {error}") from error
+            raise JarError(f"Spark's Kafka connector cannot be stored in {kept}: {error}") from error
 
 
 def _check(directory: Path, sha256: Mapping[str, str]) -> None:
-    """Compares what was fetched with the release's digests.
+    """Compares downloaded files with the release's digests.
 
     Raises:
         JarError: a file differs, is missing or is no part of the connector.
     """
-    found = {jar.name: hashlib.sha256(jar.read_bytes()).hexdigest() for jar in directory.glob("*.jar")}
-    wrong = sorted(name for name in found.keys() | sha256 if found.get(name) != sha256.get(name))
+    digests = {jar.name: hashlib.sha256(jar.read_bytes()).hexdigest() for jar in directory.glob("*.jar")}
+    wrong = sorted(name for name in digests.keys() | sha256 if digests.get(name) != sha256.get(name))
     if wrong:
         raise JarError(
-            f"Spark's Kafka connector was dropped: the SHA-256 of {', '.join(wrong)} is not the expected one; "
-            "check the repository that answers for Maven Central, or name jars of your own with --kafka-jars"
+            f"Spark's Kafka connector was discarded: the SHA-256 of {', '.join(wrong)} is wrong; check the "
+            "repository that serves as Maven Central, or use your own jars with --kafka-jars"
         )
 
 
 def _resolve(connector: Connector, ivy: Path, within_s: float) -> None:
-    """Has Spark's own Ivy put the jars into `ivy/jars`."""
+    """Lets Spark's own Ivy put the jars into `ivy/jars`."""
     home = Path(pyspark.__file__).parent
     command = [
         str(home / "bin" / "spark-submit"),
@@ -209,15 +211,15 @@ def _resolve(connector: Connector, ivy: Path, within_s: float) -> None:
 def _not_fetched(connector: Connector, reason: str) -> str:
     return (
         f"Spark's Kafka connector {connector.coordinates} cannot be fetched from Maven Central ({reason}): "
-        f"name jars of your own with --kafka-jars ({', '.join(connector.sha256)})"
+        f"use your own jars with --kafka-jars ({', '.join(connector.sha256)})"
     )
 
 
 def _reason(log: str) -> str:
-    """The line of Ivy's or Spark's log that says most."""
+    """The most specific line in the log of Ivy or Spark."""
     lines = [line.strip() for line in log.splitlines()]
     for pattern in _SAYING_MOST:
-        found = next((line for line in lines if re.search(pattern, line)), None)
-        if found:
-            return found.removeprefix('Exception in thread "main" ')[:200]
-    return "spark-submit says nothing of why"
+        matching = next((line for line in lines if re.search(pattern, line)), None)
+        if matching:
+            return matching.removeprefix('Exception in thread "main" ')[:200]
+    return "spark-submit reported no reason"

@@ -1,4 +1,4 @@
-"""Which offsets of a topic to read, asked of its brokers with librdkafka in this process.
+"""Offsets of a topic to read, queried from its brokers with librdkafka in this process.
 
 They are fixed before Spark reads: a job that reads a topic twice reads the same records twice, and what is wrong with
 the address, the topic or the rights to it is known, and said, within seconds.
@@ -17,17 +17,18 @@ from fleetgauge.fleet.source.topic.source import TopicSource
 
 API_TIMEOUT_MS: Final = 15_000
 CLOCK_SKEW: Final = timedelta(minutes=1)
-"""How far a record's timestamp may lie before the time of receipt that the record holds: clocks differ."""
+"""Largest difference between a record's timestamp and the earlier time of receipt in the record: clocks differ."""
 
 MAX_DELAY: Final = timedelta(hours=1)
-"""How long after its receipt a push may come to the topic, behind later ones, and still be found with `--until`."""
+"""Longest delay between receipt and arrival on the topic, behind later pushes, with which `--until` still finds a push.
+"""
 
 _OWN_SETTINGS: Final = {
     "enable.metrics.push": "false",  # lest the reader feed the topic that it reads
     "log_level": "0",  # what fails is said once, by what is raised
 }
 _CONNECTING: Final = ("security.", "sasl.", "ssl.", "client.id")
-"""Beginnings of the settings that librdkafka needs to ask for offsets; Spark's connector takes the others."""
+"""Prefixes of the settings that librdkafka needs to query offsets; Spark's connector takes the others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +46,7 @@ def client_options(source: TopicSource) -> dict[str, str]:
 
 
 def find_spans(source: TopicSource, options: Mapping[str, str], selection: Selection) -> dict[int, Span]:
-    """The span of each partition that holds what is selected.
+    """Offsets of each partition that cover the selection.
 
     Raises:
         TopicError: no broker answers, there is no such topic, it may not be read, or nothing is on it.
@@ -54,7 +55,7 @@ def find_spans(source: TopicSource, options: Mapping[str, str], selection: Selec
     with _Topic(source, options) as topic:
         bounds = topic.bounds()
         if all(span.start == span.end for span in bounds.values()):
-            raise TopicError(f"the topic {source.topic} on {source.bootstrap_servers} holds no push yet")
+            raise TopicError(f"the topic {source.topic} on {source.bootstrap_servers} has no pushes yet")
         starts = {number: span.start for number, span in bounds.items()}
         ends = {number: span.end for number, span in bounds.items()}
         if selection.since is not None:
@@ -65,7 +66,7 @@ def find_spans(source: TopicSource, options: Mapping[str, str], selection: Selec
 
 
 def find_bounds(source: TopicSource, options: Mapping[str, str]) -> dict[int, Span]:
-    """What each partition holds now.
+    """Offsets that each partition holds now.
 
     Raises:
         TopicError: no broker answers, there is no such topic, or it may not be read.
@@ -76,7 +77,7 @@ def find_bounds(source: TopicSource, options: Mapping[str, str]) -> dict[int, Sp
 
 
 class _Topic:
-    """A topic's partitions and offsets, asked in `with`, which turns librdkafka's exceptions into a TopicError."""
+    """Partitions and offsets of a topic; as a context manager, it turns librdkafka's exceptions into TopicError."""
 
     def __init__(self, source: TopicSource, options: Mapping[str, str]) -> None:
         try:
@@ -84,7 +85,7 @@ class _Topic:
             import confluent_kafka.admin
         except ModuleNotFoundError as error:
             raise NotInstalledError(
-                f"{error.name} is not installed, and a topic needs it: pip install 'fleetgauge[spark]'"
+                f"{error.name} is not installed; reading a topic needs it: pip install 'fleetgauge[spark]'"
             ) from error
         self._kafka: Any = confluent_kafka
         self._source = source
@@ -109,12 +110,12 @@ class _Topic:
             raise self._failure(error) from error
 
     def _note(self, error: Any) -> None:
-        """Why a connection failed, which the answer that never comes does not say."""
+        """Records why a connection failed, since a request that times out does not report it."""
         if error.code() != self._kafka.KafkaError._ALL_BROKERS_DOWN:
             self._last_error = error.str()
 
     def bounds(self) -> dict[int, Span]:
-        """The first offset of each partition, and the one after its last record."""
+        """First offset of each partition, and the offset after its last record."""
         wanted = self._kafka.TopicCollection([self._source.topic])
         described = self._admin.describe_topics(wanted, request_timeout=self._within_s)
         numbers = [partition.id for partition in described[self._source.topic].result().partitions]
@@ -124,10 +125,10 @@ class _Topic:
         return {number: Span(start=earliest[number], end=latest[number]) for number in numbers}
 
     def first_since(self, moment: datetime, ends: Mapping[int, int]) -> dict[int, int]:
-        """By partition: the first offset, before this end, of a record that is as late; the end where none is."""
+        """First offset below the end, by partition, whose record is at or after the time; the end if there is none."""
         spec = self._kafka.admin.OffsetSpec.for_timestamp(max(0, int(moment.timestamp() * 1000)))
-        found = self._offsets(list(ends), spec)
-        return {number: min(found[number], end) if found[number] >= 0 else end for number, end in ends.items()}
+        offsets = self._offsets(list(ends), spec)
+        return {number: min(offsets[number], end) if offsets[number] >= 0 else end for number, end in ends.items()}
 
     def _offsets(self, numbers: Sequence[int], spec: Any) -> dict[int, int]:
         wanted = {self._kafka.TopicPartition(self._source.topic, number): spec for number in numbers}
@@ -146,7 +147,7 @@ class _Topic:
         if code in (codes._TIMED_OUT, codes._TRANSPORT, codes.REQUEST_TIMED_OUT):
             said = hide(self._last_error, self._secrets) or said
             return TopicError(
-                f"no Kafka broker answers at {where} as it should ({said}): are address and security settings right?"
+                f"no Kafka broker responds as expected at {where} ({said}): check address and security settings"
             )
         if code in (codes.TOPIC_AUTHORIZATION_FAILED, codes.CLUSTER_AUTHORIZATION_FAILED):
             return TopicError(f"this client may not read {topic} on {where}: {said}")

@@ -57,7 +57,7 @@ def push_records(reader: DataFrameReader | DataStreamReader, options: Mapping[st
 def reader_options(
     spark: SparkSession, source: TopicSource, options: Mapping[str, str], spans: Mapping[int, Span]
 ) -> dict[str, str]:
-    """What Spark's connector is told: these spans, and no more tasks or bytes at once than an executor can bear."""
+    """Options of Spark's connector: these spans, and limits on tasks and bytes that an executor can handle."""
     return {
         "assign": json.dumps({source.topic: sorted(spans)}),
         "startingOffsets": json.dumps({source.topic: {str(number): span.start for number, span in spans.items()}}),
@@ -67,7 +67,7 @@ def reader_options(
 
 
 def fetch_options(spark: SparkSession, options: Mapping[str, str]) -> dict[str, str]:
-    """How Spark's connector reads records, whichever; `options` are settings of Kafka's client."""
+    """Options with which Spark's connector reads any records; `options` are settings of Kafka's client."""
     return {
         "includeHeaders": "true",
         # Retention goes on while the topic is read: what it takes is not there to be read, and nothing is wrong.

@@ -1,4 +1,4 @@
-"""Records of a topic -> BRONZE, in column expressions alone: a topic validates nothing, so reading does.
+"""Records of a topic -> BRONZE, in column expressions only: a topic does not validate records, so the reader does.
 
 Key: the client instance id. Value: `metrics`, empty for a heartbeat, never null. Headers: the other fields of a push
 record as UTF-8 text, none for a null. Of several headers of one name the last counts, as with Kafka's `lastHeader`;
@@ -42,7 +42,9 @@ _MAX_SHOWN: Final = 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Reading:
-    """How a text is read: as `value` where it `is_good`; else it is garbled, and `expected` says what is due."""
+    """Reading of a text: `value` where `is_good` is true; otherwise the text is malformed, and `expected` describes the
+    correct form.
+    """
 
     value: Column
     is_good: Column
@@ -50,7 +52,7 @@ class _Reading:
 
 
 def to_bronze(records: DataFrame) -> DataFrame:
-    """TOPIC_RECORDS -> BRONZE: one row a record, `fault` says why one is no push record.
+    """TOPIC_RECORDS -> BRONZE: one row per record; `fault` says why a record is not a push record.
 
     Such a row keeps what could be read, and the record's own timestamp where it does not say when it was received.
     """
@@ -83,7 +85,8 @@ def to_bronze(records: DataFrame) -> DataFrame:
 
 
 def _unmoved(name: str) -> Column:
-    """The column as it is, which keeps later filters from being pushed below: each would evaluate all of this again.
+    """The column unchanged, in a form that stops Spark from pushing filters below it, which would each evaluate
+    everything again.
 
     A partition's number is never negative, but it is nothing that Spark may reckon with.
     """
@@ -105,11 +108,11 @@ def _field(name: str) -> Column:
 
 
 def _fault() -> Column:
-    """The first thing that is wrong. Of a newer version only that is said, later: its rules are not known here."""
+    """The first fault. For a newer version only the version is reported, since its rules are unknown here."""
     version = _field("schema_version")
     faults = [
         F.col("schema_version_fault"),
-        F.when(F.col("value").isNull(), F.lit("the record has no value, and a heartbeat's is empty")),
+        F.when(F.col("value").isNull(), F.lit("the record has no value (a heartbeat's is empty)")),
         *(F.col(f"{name}_fault") for name in HEADER_FIELDS if name != "schema_version"),
         F.col("key_fault"),
     ]
@@ -135,13 +138,13 @@ def _header_fault(name: str) -> Column:
     return (
         F.when(text.isNull(), missing)
         .when(F.octet_length(text) > MAX_HEADER_BYTES, too_long)
-        .when(~F.is_valid_utf8(text), F.lit(f"header {name} is no UTF-8"))
+        .when(~F.is_valid_utf8(text), F.lit(f"header {name} is not UTF-8"))
         .when(~reading.is_good, garbled)
     )
 
 
 def _shown(text: Column) -> Column:
-    """The beginning of a text, fit for any terminal."""
+    """Beginning of a text, printable on any terminal."""
     printable = F.regexp_replace(F.substring(F.make_valid_utf8(text), 1, _MAX_SHOWN), r"[^\x20-\x7e]", "?")
     return F.concat(F.lit("'"), printable, F.lit("'"))
 

@@ -1,4 +1,4 @@
-"""A topic as the command line names it, `kafka://host:port[,host:port]/topic`. Knows nothing of Spark."""
+"""A topic as named on the command line: `kafka://host:port[,host:port]/topic`. Independent of Spark."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -18,7 +18,7 @@ _OF_THE_SOURCE: Final = "bootstrap.servers"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSource:
-    """A topic that push records lie on.
+    """A topic with push records.
 
     Attributes:
         bootstrap_servers: as Kafka's clients take them.
@@ -41,7 +41,7 @@ Source: TypeAlias = TopicSource | str
 
 
 def parse_source(text: str, options: Iterable[str] = (), config: Path | None = None) -> TopicSource | str:
-    """What `--source` names: a topic, or else the landing zone of that path or URI.
+    """The source that `--source` names: a topic, or the landing zone with that path or URI.
 
     Args:
         text: the source.
@@ -55,7 +55,7 @@ def parse_source(text: str, options: Iterable[str] = (), config: Path | None = N
     given = list(options)
     if not text.startswith(SCHEME):
         if given or config is not None:
-            raise SourceError(f"settings of Kafka's client are for a --source {_FORM}, and {text} is none")
+            raise SourceError(f"settings of Kafka's client apply to --source {_FORM}, and {text} is not a topic")
         if is_s3(text):
             try:
                 check_s3(text)
@@ -65,7 +65,7 @@ def parse_source(text: str, options: Iterable[str] = (), config: Path | None = N
     servers, slash, topic = text.removeprefix(SCHEME).partition("/")
     _check_servers(text, servers)
     if not slash or _TOPIC.fullmatch(topic) is None or topic in (".", ".."):
-        raise SourceError(f"{text} names no topic that Kafka could have: give {_FORM}")
+        raise SourceError(f"{text} has no valid topic name: use {_FORM}")
     return TopicSource(
         bootstrap_servers=servers, topic=topic, options=parse_options(given), properties=_read(config) if config else ""
     )
@@ -75,7 +75,7 @@ def _check_servers(text: str, servers: str) -> None:
     for server in servers.split(","):
         match = _SERVER.fullmatch(server)
         if match is None or not 1 <= int(match[1]) <= 65_535:
-            raise SourceError(f"{text} has no bootstrap server of the form host:port in {server!r}: give {_FORM}")
+            raise SourceError(f"{text}: bootstrap server {server!r} is not host:port; use {_FORM}")
 
 
 def parse_options(texts: Iterable[str]) -> dict[str, str]:
@@ -92,9 +92,9 @@ def parse_options(texts: Iterable[str]) -> dict[str, str]:
         key, equals, value = text.partition("=")
         name = key.strip().removeprefix("kafka.")
         if not equals or not name:
-            raise SourceError("a setting of Kafka's client is given as key=value, for example security.protocol=SSL")
+            raise SourceError("a setting of Kafka's client has the form key=value, for example security.protocol=SSL")
         if name == _OF_THE_SOURCE:
-            raise SourceError(f"{_OF_THE_SOURCE} is part of --source: give {_FORM}")
+            raise SourceError(f"{_OF_THE_SOURCE} is part of --source: use {_FORM}")
         parsed[name] = value
     return parsed
 

@@ -103,8 +103,8 @@ class AclApis:
             failure = error if isinstance(error, KafkaError) else not_written(error)
             return _deleted(request, [problem or failure for problem in problems]), ()
         results = [next(matched) if problem is None else problem for problem in problems]
-        found = {acl: None for result in results if isinstance(result, list) for acl in result}
-        gone = [acl for acl in found if not self._authorization.is_declared(acl)]
+        acls = {acl: None for result in results if isinstance(result, list) for acl in result}
+        gone = [acl for acl in acls if not self._authorization.is_declared(acl)]
         return _deleted(request, results, self._authorization), _changed("deleted", gone)
 
 

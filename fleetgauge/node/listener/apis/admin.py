@@ -34,7 +34,7 @@ log = structlog.get_logger(__name__)
 MAX_REFUSED_BYTES: Final = 65_536
 """Largest request that is answered where these APIs are not served; a larger one closes its connection [B]."""
 MAX_REFUSED_SEVERAL_BYTES: Final = 1_024
-"""The same for a request whose whole body needs to be read for its answer: on the loop, in some 5 ms [B]."""
+"""The same limit for a request whose whole body must be read for its response: on the loop, in some 5 ms [B]."""
 MAX_REQUEST_BYTES: Final = 1 << 20
 """Largest request of a tool; a larger one closes its connection [B]."""
 MAX_RESOURCES: Final = 1_000
@@ -66,7 +66,7 @@ OPERATIONS: Final = {
     ApiKey.CREATE_ACLS: AclOperation.ALTER,
     ApiKey.DELETE_ACLS: AclOperation.ALTER,
 }
-"""What each API needs on the cluster, as in Kafka."""
+"""Permissions that each API needs on the cluster, as in Kafka."""
 
 
 class NotAllowedError(KafkaError):
@@ -76,7 +76,7 @@ class NotAllowedError(KafkaError):
 
 
 class Caller(NamedTuple):
-    """Who sent a request, for the log."""
+    """Sender of a request, for the log."""
 
     principal: str
     client_address: str

@@ -46,8 +46,8 @@ class ClientQuotaApis:
             matches = _filter(body.components, is_strict=body.strict)
         except KafkaError as error:
             return _answer_describe(request, error)
-        found = ((parts_of(entity), values) for entity, values in self._quotas.limits(transaction).effective().items())
-        return _answer_describe(request, None, [(parts, values) for parts, values in found if matches(parts)])
+        limits = ((parts_of(entity), values) for entity, values in self._quotas.limits(transaction).effective().items())
+        return _answer_describe(request, None, [(parts, values) for parts, values in limits if matches(parts)])
 
     def _alter(self, request: Request, body: Any, transaction: Transaction) -> tuple[bytes, Sequence[Change]]:
         """Applies the request's changes in one transaction; a refused entity does not keep the others from theirs."""
@@ -175,7 +175,7 @@ def _canonical(address: str) -> str:
 
 
 def _answer_describe(
-    request: Request, error: KafkaError | None, found: Iterable[tuple[Parts, Mapping[str, float]]] = ()
+    request: Request, error: KafkaError | None, limits: Iterable[tuple[Parts, Mapping[str, float]]] = ()
 ) -> bytes:
     entries = tuple(
         new_part(
@@ -184,7 +184,7 @@ def _answer_describe(
             entity=_entity(request, parts.items()),
             values=tuple(new_part(request, "ValueData", key=key, value=value) for key, value in values.items()),
         )
-        for parts, values in found
+        for parts, values in limits
     )
     return answer(request, **error_fields(error, without=""), entries=None if error else entries)
 

@@ -72,7 +72,7 @@ class ClusterApis:
         return answer(
             request,
             error_code=KioErrorCode(error),
-            error_message="this endpoint is a broker's" if error else None,
+            error_message="this endpoint is for brokers" if error else None,
             endpoint_type=_BROKER_ENDPOINTS,
             cluster_id=self._cluster_id,
             controller_id=self._node_id,

@@ -56,7 +56,7 @@ _LISTED: Final = {
 
 
 class _Resource(NamedTuple):
-    """What an answer repeats of a request's resource."""
+    """Part of a request's resource that the response repeats."""
 
     resource_type: int
     resource_name: str
@@ -104,14 +104,14 @@ class ConfigApis:
         wanted = getattr(body, "resource_types", ()) or listed
         if not set(wanted) <= set(listed):
             return _answer_list(request, ErrorCode.UNSUPPORTED_VERSION)
-        found = [
+        resources = [
             (ResourceType.CLIENT_METRICS, name) for name in self._client_metrics.resources(transaction).effective()
         ]
-        found.append((ResourceType.BROKER, self._brokers.name))
+        resources.append((ResourceType.BROKER, self._brokers.name))
         return _answer_list(
             request,
             ErrorCode.NONE,
-            [each for kind in listed for each in found if each[0] == kind and kind in wanted],
+            [each for kind in listed for each in resources if each[0] == kind and kind in wanted],
         )
 
     def _describe(self, request: Request, body: Any, transaction: Transaction) -> bytes:
@@ -212,9 +212,9 @@ class _Describe:
             shown = ResourceType(kind).name if known else f"UNKNOWN ({kind})"
             raise InvalidRequestError(f"Unsupported resource type: {shown}")
 
-    def _client_metrics_config(self, found: ConfigValue) -> Any:
-        kind = ConfigType.INT if found.key == INTERVAL_MS_CONFIG else ConfigType.LIST
-        return self._config(found.key, found.value, found.source, found.layers, kind, is_read_only=False)
+    def _client_metrics_config(self, value: ConfigValue) -> Any:
+        kind = ConfigType.INT if value.key == INTERVAL_MS_CONFIG else ConfigType.LIST
+        return self._config(value.key, value.value, value.source, value.layers, kind, is_read_only=False)
 
     def _config(
         self,
@@ -266,9 +266,9 @@ def _refused(request: Request, resources: Sequence[Any], error: KafkaError) -> b
     return _answer_alter(request, resources, [error] * len(resources))
 
 
-def _answer_list(request: Request, error: ErrorCode, found: Iterable[tuple[ResourceType, str]] = ()) -> bytes:
+def _answer_list(request: Request, error: ErrorCode, listed: Iterable[tuple[ResourceType, str]] = ()) -> bytes:
     resources = tuple(
-        new_part(request, "ConfigResource", resource_name=name, resource_type=kind) for kind, name in found
+        new_part(request, "ConfigResource", resource_name=name, resource_type=kind) for kind, name in listed
     )
     return answer(request, error_code=KioErrorCode(error), config_resources=resources)
 

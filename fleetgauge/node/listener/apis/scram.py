@@ -162,7 +162,7 @@ def _credential(asked: Any, mechanism: ScramMechanism) -> ScramCredential:
 
 
 Found = tuple[KafkaError | None, list[tuple[int, int]]]
-"""What an answer has of a user: an error, or number and iterations by mechanism."""
+"""Part of a response about a user: an error, or number and iterations by mechanism."""
 
 
 def _found(users: dict[str, dict[ScramMechanism, ScramCredential]], name: str, asked: Counter[str]) -> Found:
@@ -180,7 +180,7 @@ def _found(users: dict[str, dict[ScramMechanism, ScramCredential]], name: str, a
 def _answer_describe(
     request: Request,
     error: KafkaError | None,
-    found: Iterable[tuple[str, KafkaError | None, list[tuple[int, int]]]] = (),
+    users: Iterable[tuple[str, KafkaError | None, list[tuple[int, int]]]] = (),
 ) -> bytes:
     results = tuple(
         new_part(
@@ -193,7 +193,7 @@ def _answer_describe(
                 for number, iterations in held
             ),
         )
-        for user, problem, held in found
+        for user, problem, held in users
     )
     return answer(request, **error_fields(error), results=results)
 

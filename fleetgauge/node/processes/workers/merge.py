@@ -46,7 +46,7 @@ LEVELS: Final = frozenset(
 _CLIENT_METRICS: Final = "client_metrics"
 _ADVICE: Final = "unmatched_prefixes"
 _USAGE: Final = "usage"
-"""Of quotas: usage and limits of the workers are summed, since each worker has its share of a limit."""
+"""Key of quotas' usage: usage and limits of the workers are summed, since each worker has its share of a limit."""
 _LATEST: Final = "latest_clients"
 _AVERAGE, _MAXIMUM, _COUNT, _RATE = "-avg", "-max", "-count", "-rate"
 _OF_TIME: Final = "-time"
@@ -93,12 +93,12 @@ def _merged(values: Sequence[Any], key: str = "") -> Any:
 
 def merged_latest(lists: Iterable[Iterable[Mapping[str, Any]]]) -> list[dict[str, Any]]:
     """The latest misdirected clients of several workers; one that several have seen is listed once, as last seen."""
-    found: dict[tuple[str, str], dict[str, Any]] = {}
+    latest: dict[tuple[str, str], dict[str, Any]] = {}
     for each in sorted((each for clients in lists for each in clients), key=lambda each: each["last_at"]):
         key = (each["client_id"], each["client_source_address"])
-        before = found.pop(key, None)
-        found[key] = {**each, "requests": each["requests"] + (before["requests"] if before else 0)}
-    return list(reversed(found.values()))[:LATEST]
+        before = latest.pop(key, None)
+        latest[key] = {**each, "requests": each["requests"] + (before["requests"] if before else 0)}
+    return list(reversed(latest.values()))[:LATEST]
 
 
 def _is_by_listener(value: Any) -> bool:
@@ -120,19 +120,19 @@ def merged_client_metrics(values: Sequence[Mapping[str, float | None]]) -> dict[
 
 
 def _merged_metric(name: str, values: Sequence[Mapping[str, float | None]]) -> float | None:
-    found = [(each, value) for each in values if (value := each.get(name)) is not None]
-    if not found:
+    known = [(each, value) for each in values if (value := each.get(name)) is not None]
+    if not known:
         return None
     if name.endswith(_MAXIMUM):
-        return max(value for _, value in found)
+        return max(value for _, value in known)
     if name.endswith(_AVERAGE):
         rate = name.removesuffix(_AVERAGE).removesuffix(_OF_TIME) + _RATE
-        weights = [each.get(rate) or 0.0 for each, _ in found]
+        weights = [each.get(rate) or 0.0 for each, _ in known]
         total = sum(weights)
         if not total:
             return None
-        return sum(weight * value for weight, (_, value) in zip(weights, found, strict=True)) / total
-    return sum(value for _, value in found)
+        return sum(weight * value for weight, (_, value) in zip(weights, known, strict=True)) / total
+    return sum(value for _, value in known)
 
 
 def _without_levels(value: Any, key: str = "") -> Any:
@@ -150,14 +150,14 @@ def _without_levels(value: Any, key: str = "") -> Any:
 def merged_own_metrics(rows: Iterable[Sequence[Any]]) -> list[tuple[Any, ...]]:
     """The metrics of single instances: one row per instance, from the rows of the workers that have seen it."""
     names = [metric.name for metric in INSTANCE_METRICS]
-    found: dict[str, dict[str, float | None]] = {}
+    merged: dict[str, dict[str, float | None]] = {}
     for instance_id, *values in rows:
         each = dict(zip(names, (None if math.isnan(value) else value for value in values), strict=True))
-        other = found.get(instance_id)
-        found[instance_id] = each if other is None else merged_client_metrics([other, each])
+        other = merged.get(instance_id)
+        merged[instance_id] = each if other is None else merged_client_metrics([other, each])
     return [
         (instance_id, *(math.nan if value is None else value for value in each.values()))
-        for instance_id, each in found.items()
+        for instance_id, each in merged.items()
     ]
 
 
@@ -166,13 +166,13 @@ def merged_clients(rows: Iterable[Sequence[Any]]) -> list[ClientRow]:
 
     Software, address and state are those of the latest request; pushes, refusals and connections are summed.
     """
-    found: dict[Hashable, ClientRow] = {}
+    merged: dict[Hashable, ClientRow] = {}
     for values in rows:
         row = ClientRow(*values)
-        key = key_among(sender_key(row), row, found)
-        other = found.get(key)
-        found[key] = row if other is None else _merged_client(other, row)
-    return list(found.values())
+        key = key_among(sender_key(row), row, merged)
+        other = merged.get(key)
+        merged[key] = row if other is None else _merged_client(other, row)
+    return list(merged.values())
 
 
 def _merged_client(one: ClientRow, other: ClientRow) -> ClientRow:

@@ -48,7 +48,7 @@ class WorkersNode(NodeProcess):
         self.identity = NodeIdentity(config, self._time)
 
     async def reconfigure(self, config: ServiceConfig) -> None:
-        """Has all workers take over what may change while running, or none: see `FleetgaugeNode.reconfigure`.
+        """Makes all workers take over the keys that may change at run time, or none: see `FleetgaugeNode.reconfigure`.
 
         Each examines the configuration first. A worker that is being started is given what was decided.
 
@@ -60,8 +60,8 @@ class WorkersNode(NodeProcess):
             self._offers += 1
             shares = {worker: self._share(config, worker.number) for worker in self._workers}
             problems = await asyncio.gather(*(worker.offer(self._offers, each) for worker, each in shares.items()))
-            if found := [problem for problem in problems if problem]:
-                raise FleetgaugeError(f"no worker has taken it over: {found[0]}")
+            if refusals := [problem for problem in problems if problem]:
+                raise FleetgaugeError(f"no worker has accepted it: {refusals[0]}")
             for worker, each in shares.items():
                 worker.take(self._offers, each)
             log_reread(self._config, config, changeable_fields(self._config, config))
@@ -86,11 +86,11 @@ class WorkersNode(NodeProcess):
         if self._is_stopping:
             return {"not_ready": ["the node is stopping"], "degraded": []}
         reasons = [worker.reasons() for worker in self._workers]
-        found = [reason for each in reasons for reason in each]
+        all_reasons = [reason for each in reasons for reason in each]
         degraded = list(dict.fromkeys(each for worker in self._workers for each in worker.degraded()))
         if all(reasons):
-            return {"not_ready": found, "degraded": degraded}
-        return {"not_ready": [], "degraded": [*found, *degraded]}
+            return {"not_ready": all_reasons, "degraded": degraded}
+        return {"not_ready": [], "degraded": [*all_reasons, *degraded]}
 
     def _in_force(self) -> Properties | None:
         return next((each.last["telemetry"]["subscription_properties"] for each in self._workers if each.last), None)
@@ -103,7 +103,7 @@ class WorkersNode(NodeProcess):
         return WorkersSocket(job.node_socket, self.status, self._workers)
 
     async def _start_service(self) -> None:
-        """Has all workers prepared before any listens, so that waiting clients are shared out evenly."""
+        """Prepares all workers before any listens, so that waiting clients are distributed evenly."""
         for endpoint in self._config.listeners:
             reserved = reserve_port(endpoint.listener_name, endpoint.host, endpoint.port)
             self._reserved.append(reserved)
@@ -114,7 +114,7 @@ class WorkersNode(NodeProcess):
         deadline_ms = self._time.hi_res_clock_ms() + _FIRST_ANSWER_WITHIN_MS
         while not self._statuses():  # a merged status needs at least one
             if self._time.hi_res_clock_ms() > deadline_ms:
-                raise FleetgaugeError("no worker answers its parent; is the machine overloaded?")
+                raise FleetgaugeError("no worker responds to its parent: check whether the machine is overloaded")
             await self._query_workers()
         self._queries = asyncio.create_task(self._keep_querying())
 

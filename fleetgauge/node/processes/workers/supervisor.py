@@ -76,7 +76,7 @@ class WorkerSupervisor(ChildProcess):
         """Why it does not serve clients as it should, a sentence each."""
         if not self.is_ready:
             why = f": {self._problem}" if self._problem else ""
-            return [f"worker {self.number} ended and is started again{why}"]
+            return [f"worker {self.number} ended and is restarted{why}"]
         if not self._answers:
             return [f"worker {self.number} does not answer"]
         if self.last is None:
@@ -84,7 +84,7 @@ class WorkerSupervisor(ChildProcess):
         return [f"worker {self.number}: {reason}" for reason in self.last["node"]["not_ready"]]
 
     def degraded(self) -> list[str]:
-        """What does not work while it serves clients, a sentence each."""
+        """Parts that do not work while the worker serves clients, a sentence each."""
         return [] if self.last is None else self.last["node"].get("degraded", [])
 
     def status(self) -> Status:
@@ -110,7 +110,7 @@ class WorkerSupervisor(ChildProcess):
         await self._prepared
 
     async def listen(self) -> None:
-        """Has it listen, now and whenever it is started again, and waits until it does.
+        """Makes the worker listen, now and after each restart, and waits until it does.
 
         Raises:
             FleetgaugeError: it cannot.
@@ -138,7 +138,7 @@ class WorkerSupervisor(ChildProcess):
             self._kill()
 
     async def offer(self, number: int, config: ServiceConfig) -> str:
-        """Has it examine a new configuration; returns what is wrong with it, or an empty text.
+        """Makes the worker check a new configuration; returns what is wrong with it, or an empty text.
 
         A worker that does not run at this moment takes what is decided when it starts.
         """
@@ -155,7 +155,7 @@ class WorkerSupervisor(ChildProcess):
             self._offers.pop(number, None)
 
     def take(self, number: int, config: ServiceConfig) -> None:
-        """Has it apply what was found good; one that was started since then examines it first."""
+        """Makes the worker apply the checked configuration; a worker started since then checks it first."""
         self.config = config
         if self._process is not self._examiner:
             self._send({"offer": number, "config": as_json(config)})

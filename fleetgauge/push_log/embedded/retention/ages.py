@@ -110,11 +110,11 @@ class Ages:
         return ms + max(0, now_ms - monotonic_ms), ms
 
     def _mark(self, which: str, *bindings: int) -> _Mark:
-        found = self._connection.execute(
+        row = self._connection.execute(
             f"SELECT number, elapsed_ms FROM marks {which} LIMIT 1",  # noqa: S608  constants of this class
             bindings,
         ).get
-        return _Mark(*(found or (0, 0)))
+        return _Mark(*(row or (0, 0)))
 
     def _aged_by(self, elapsed_ms: int) -> _Mark:
         return self._mark("WHERE elapsed_ms <= ? ORDER BY number DESC", elapsed_ms - self._retention_ms)

@@ -136,17 +136,17 @@ class Retention:
 
     def _sealed(self) -> list[SealedSegment]:
         """The sealed segments, oldest first, without those that this run could not delete."""
-        found: list[tuple[int, Tail | None]] = []
+        tails: list[tuple[int, Tail | None]] = []
         for number in self._directory.live()[:-1]:
             if number in self._stuck:
                 continue
             try:
-                found.append((number, self._directory.tail(number, sealed=True)))
+                tails.append((number, self._directory.tail(number, sealed=True)))
             except (SegmentCorruptError, SegmentGoneError):
                 continue
             except PushLogError:  # the readers log it, and `LogStats` counts it
-                found.append((number, None))
-        return [SealedSegment(number, tail, self._directory.written(number)) for number, tail in found]
+                tails.append((number, None))
+        return [SealedSegment(number, tail, self._directory.written(number)) for number, tail in tails]
 
     def _set_damaged_aside(self) -> None:
         for number in self._directory.live()[:-1]:

@@ -172,7 +172,7 @@ def test_a_file_that_changed_after_it_was_read_is_named(scenario: Scenario) -> N
     finally:
         path.write_bytes(before)
     assert again.exit_code == 0, again.output
-    assert again.stdout.splitlines()[1].startswith(f"1 files have changed since they were read, {path} among them")
+    assert again.stdout.splitlines()[1].startswith(f"1 files changed after they were read, for example {path}")
 
 
 def test_a_lost_ledger_has_everything_read_again_and_counted_once(scenario: Scenario, tmp_path: Path) -> None:
@@ -189,15 +189,15 @@ def test_lost_tables_are_not_passed_over_in_silence(scenario: Scenario, tmp_path
     shutil.copytree(scenario.tables / "state", tables / "state")
     result = run(scenario.zone, tables)
     sentence = said_in_a_sentence(result)
-    assert "has read pushes that the tables in" in sentence
-    assert "remove it too, and everything is read again" in sentence
+    assert "lists pushes that are not in the tables in" in sentence
+    assert "remove the ledger too; the next run reads everything again" in sentence
 
 
 def test_a_second_run_on_the_same_tables_is_refused_in_a_sentence(scenario: Scenario) -> None:
     with only_run(str(scenario.tables)):
         result = run(scenario.zone, scenario.tables)
     assert said_in_a_sentence(result) == (
-        f"Error: another run is at work on the tables in file:{scenario.tables}: let it end first"
+        f"Error: another run is using the tables in file:{scenario.tables}: wait until it ends"
     )
 
 
@@ -251,7 +251,7 @@ def test_tables_of_an_earlier_release_are_refused_and_left_alone(zone: LandingZo
         fleet("show", "points", "--tables", str(tables)),
     ):
         sentence = said_in_a_sentence(result)
-        assert "silver/points was written by an earlier release, whose rows do not say their cluster" in sentence
+        assert "silver/points was written by an earlier release, whose rows have no cluster id" in sentence
         assert "remove the directory given with --tables" in sentence
     assert [path.name for path in tables.glob("*/*") if path.is_dir()] == ["points"]
     assert DeltaTable(str(tables / "silver" / "points")).version() == 0
@@ -352,7 +352,7 @@ def test_a_day_is_decoded_again_from_the_landing_zone_also_if_that_was_cut_off(
 def test_what_cannot_be_decoded_again_is_named_and_nothing_is_changed(scenario: Scenario, tmp_path: Path) -> None:
     for day, sentence, code in (
         ("2026-03-02", "no file of 2026-03-02 was read from", 1),
-        ("yesterday", "'yesterday' is no day: give one such as 2026-03-01", 2),
+        ("yesterday", "'yesterday' is not a day: use a date such as 2026-03-01", 2),
     ):
         assert sentence in said_in_a_sentence(run(scenario.zone, scenario.tables, "--redecode", day), code)
     tables = tmp_path / "copy"

@@ -94,10 +94,10 @@ def test_parameters_and_credentials_are_those_of_an_exporter(
     ("source", "problem", "code"),
     [
         ("s3://lake/nothing", "there is no landing zone at s3://lake/nothing", 1),
-        ("s3://key:hidden@lake/pushes", "--source: no credentials in the URI: give them as AWS_ACCESS_KEY_ID", 2),
-        ("s3://key:hid/den@lake/pushes", "--source: no credentials in the URI", 2),
+        ("s3://key:hidden@lake/pushes", "--source: credentials are not taken from the URI: set AWS_ACCESS_KEY_ID", 2),
+        ("s3://key:hid/den@lake/pushes", "--source: credentials are not taken from the URI", 2),
         ("s3://lake/pushes?secret_key=hidden", "region, scheme, endpoint_override, not secret_key", 2),
-        ("s3:///pushes", "--source: s3://bucket/path has a bucket", 2),
+        ("s3:///pushes", "--source: the bucket is missing: use s3://bucket/path", 2),
     ],
 )
 def test_what_is_wrong_is_one_sentence(

@@ -1,4 +1,4 @@
-"""Upkeep of standing tables, and how few files the usual questions read after it."""
+"""Upkeep of fleet tables, and how few files the usual questions read after it."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Standing tables by delta-rs: files of tasks that become part of a table, corrections, reading of few files."""
+"""Fleet tables by delta-rs: files of tasks that become part of a table, corrections, reading of few files."""
 
 import pickle
 from collections.abc import Iterator

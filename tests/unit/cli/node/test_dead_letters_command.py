@@ -146,5 +146,5 @@ def test_options_before_the_command_are_not_ignored_in_silence(data: Path) -> No
 
 
 def test_where_no_node_has_run_there_is_nothing_and_nothing_is_made(tmp_path: Path) -> None:
-    assert "nothing was refused there yet" in refusal_of(run(tmp_path))
+    assert "no destination has rejected a push yet" in refusal_of(run(tmp_path))
     assert not list(tmp_path.iterdir())

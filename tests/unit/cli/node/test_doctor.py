@@ -239,7 +239,7 @@ def test_a_setting_that_only_librdkafka_has_is_no_error(tmp_path: Path) -> None:
     (used,) = _clusters(config(tmp_path, "push.log.type=kafka", servers, ciphers), "serve")
     (found,) = check_brokers(used)
     assert found.level is Level.SKIPPED
-    assert "push.log.kafka.client.*: ssl.cipher.suites is not understood here" in found.detail
+    assert "push.log.kafka.client.*: ssl.cipher.suites is not supported" in found.detail
 
 
 def test_the_remedy_of_a_small_disk_names_what_takes_the_room(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def test_a_file_without_a_quota_prunes_nothing() -> None:
     ("text", "problem"),
     [
         ('[quotas."users/a"]\nrequest_percentag = 1', "did you mean request_percentage"),
-        ('[quotas."user/a"]\nrequest_percentage = 1', "no entity that has quotas"),
+        ('[quotas."user/a"]\nrequest_percentage = 1', "not a quota entity"),
         ('[quotas."users/a"]\nrequest_percentage = "x"', "a number above 0"),
         ('[quotas."users/a"]\nproducer_byte_rate = 1.5', "cannot be a fractional value"),
         ('[quotas."users/a"]\nconnection_creation_rate = 1', "Invalid configuration key"),

@@ -24,11 +24,11 @@ from fleetgauge.cluster.subscriptions.cluster import Cluster, _refusal
 @pytest.mark.parametrize(
     ("servers", "client", "words"),
     [
-        ("", {}, "'' are no bootstrap servers: give host:port"),
-        ("broker-1", {}, "'broker-1' are no bootstrap servers"),
-        ("broker-1:9092,:1", {}, "are no bootstrap servers"),
-        ("b:1", {"linger.ms": "5"}, "linger.ms is not understood here; known are client.id, sasl.mechanism"),
-        ("b:1", {"sasl.mechanism": "OAUTHBEARER"}, "sasl.mechanism is OAUTHBEARER; known are PLAIN, SCRAM"),
+        ("", {}, "'' is not a list of bootstrap servers: use host:port"),
+        ("broker-1", {}, "'broker-1' is not a list of bootstrap servers"),
+        ("broker-1:9092,:1", {}, "is not a list of bootstrap servers"),
+        ("b:1", {"linger.ms": "5"}, "linger.ms is not supported; use client.id, sasl.mechanism"),
+        ("b:1", {"sasl.mechanism": "OAUTHBEARER"}, "sasl.mechanism is OAUTHBEARER; supported are PLAIN, SCRAM"),
     ],
 )
 def test_settings_that_cannot_be_used_are_named(servers: str, client: dict[str, str], words: str) -> None:
@@ -144,7 +144,7 @@ def test_a_refusal_of_credentials_is_not_forgotten_for_what_another_broker_does(
     log.warning("%s", refusal)
     log.warning("%s", KafkaConnectionError("Handshake failed: [SSL: CERTIFICATE_VERIFY_FAILED]"))
     cause.close()
-    assert cause.found is refusal
+    assert cause.error is refusal
 
 
 def test_a_refusal_has_kafkas_words_and_what_was_changed() -> None:

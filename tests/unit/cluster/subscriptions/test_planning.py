@@ -145,10 +145,10 @@ def test_a_client_that_has_none_of_the_metrics_is_named_with_the_reason() -> Non
 @pytest.mark.parametrize(
     ("software", "version", "why"),
     [
-        ("apache-kafka-java", "3.6.2", "telemetry (KIP-714) came with java 3.7.0"),
-        ("librdkafka", "2.4.0", "telemetry (KIP-714) came with librdkafka 2.5.0"),
-        ("confluent-kafka-python", "2.4.0-rdkafka-2.4.0", "telemetry (KIP-714) came with librdkafka 2.5.0"),
-        ("sarama", "1.43", "what this software sends is not known"),
+        ("apache-kafka-java", "3.6.2", "telemetry (KIP-714) needs java 3.7.0 or later"),
+        ("librdkafka", "2.4.0", "telemetry (KIP-714) needs librdkafka 2.5.0 or later"),
+        ("confluent-kafka-python", "2.4.0-rdkafka-2.4.0", "telemetry (KIP-714) needs librdkafka 2.5.0 or later"),
+        ("sarama", "1.43", "the metrics of this software are unknown"),
     ],
 )
 def test_a_client_from_before_telemetry_is_named(software: str, version: str, why: str) -> None:
@@ -202,7 +202,7 @@ def test_an_unknown_prefix_names_the_nearest() -> None:
 def test_a_pattern_of_java_alone_matches_no_client_and_is_noted() -> None:
     planned = plan([replace(ALL, match="client_id=(?!a).*")], [PRODUCERS], [JAVA])
     assert effects(planned)[0].matching == ()
-    assert any("RE2 does not take" in note for note in planned.notes)
+    assert any("RE2 does not support" in note for note in planned.notes)
 
 
 def test_a_port_that_is_not_known_is_counted_as_undecided() -> None:

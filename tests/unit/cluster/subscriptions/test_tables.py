@@ -1,4 +1,4 @@
-"""What plans and canaries read from standing tables, by the columns that `fleet run` writes."""
+"""What plans and canaries read from fleet tables, by the columns that `fleet run` writes."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -92,5 +92,5 @@ def test_tables_that_are_not_there_are_named_or_empty(tmp_path: Path) -> None:
     tables = FleetTables(str(tmp_path))
     assert tables.findings() == []
     assert tables.measured(FARES, {"a"}, NOW) == FARES
-    with pytest.raises(ResourceError, match="fleetgauge fleet run makes it"):
+    with pytest.raises(ResourceError, match="fleetgauge fleet run creates it"):
         tables.clients()

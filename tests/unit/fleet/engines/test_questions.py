@@ -168,23 +168,23 @@ def test_what_is_no_zone_is_refused(zone: LandingZone, tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": [1]}), path)
     assert "holds no push records: its files have no column push_id" in fleet(zone, "inventory").stderr
     pq.write_table(pa.table({"schema_version": [2]}), path)
-    assert "holds push records of schema version 2" in fleet(zone, "inventory").stderr
+    assert "has push records of schema version 2" in fleet(zone, "inventory").stderr
     path.write_bytes(b"PAR1")
-    assert "other.parquet cannot be read: take it out of the landing zone" in fleet(zone, "inventory").stderr
+    assert "other.parquet cannot be read: remove it from the landing zone" in fleet(zone, "inventory").stderr
 
 
 def test_a_nodes_data_directory_is_told_from_its_landing_zone(zone: LandingZone) -> None:
     zone.root.mkdir()
     zone.root.joinpath("meta.properties").touch()
     zone.root.joinpath("dead-letters.db").touch()
-    sentence = f"{zone.root} is a node's data directory: name the landing zone in it, {zone.root}/landing"
+    sentence = f"{zone.root} is a node's data directory: use the landing zone in it, {zone.root}/landing"
     assert fleet(zone, "inventory").stderr == f"Error: {sentence}\n"
 
 
 def test_what_the_simulator_wrote_is_told_from_the_landing_zone_in_it(zone: LandingZone) -> None:
     zone.root.joinpath("landing", "date=2026-01-01").mkdir(parents=True)
     for command in ("inventory", "traffic"):
-        sentence = f"{zone.root} is no landing zone: name the one in it, {zone.root}/landing"
+        sentence = f"{zone.root} is not a landing zone: use the one in it, {zone.root}/landing"
         assert fleet(zone, command).stderr == f"Error: {sentence}\n"
 
 

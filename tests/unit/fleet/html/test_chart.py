@@ -70,9 +70,7 @@ def test_days_have_dates_and_hours_have_times() -> None:
 
 def test_a_sentence_says_what_is_drawn() -> None:
     text = plotted([1.0, 9.0, None], before=2.0).text
-    assert (
-        text == "lag from 02 Mar 06:00 to 02 Mar 06:10 UTC: between 1 ms and 9 ms, at the end 5 ms, usual before 2 ms."
-    )
+    assert text == "lag from 02 Mar 06:00 to 02 Mar 06:10 UTC: between 1 ms and 9 ms, last 5 ms, usually 2 ms."
 
 
 def test_a_small_plot_of_nothing_is_nothing() -> None:

@@ -25,6 +25,6 @@ def test_a_request_for_tables_in_s3_whose_answer_has_no_end_is_given_up() -> Non
 
 def test_a_query_of_prometheus_whose_answer_has_no_end_is_given_up() -> None:
     with trickling(HEAD) as server:
-        with pytest.raises(RatesError, match=r"--prometheus: no answer: no whole answer within 0\.5 s"):
+        with pytest.raises(RatesError, match=r"--prometheus: no response: no whole answer within 0\.5 s"):
             read_prometheus(f"http://{server.address}", "x", EPOCH, EPOCH, 15, within_s=0.5)
         wait_for(lambda: server.ended, "the end of the connection")

@@ -132,8 +132,8 @@ def test_files_that_changed_or_went_before_they_were_read_are_set_aside_with_the
     (zone / DAY / "part-1.parquet").unlink()
     batch = look(store, zone)[1].batch(planned)
     assert batch.unfit == {
-        str(zone / DAY / "part-0.parquet"): "the file has changed before it was read: it had 10 B, and has 99 B",
-        str(zone / DAY / "part-1.parquet"): "the file was taken away before it was read",
+        str(zone / DAY / "part-0.parquet"): "the file was changed before it was read: its size was 10 B and is 99 B",
+        str(zone / DAY / "part-1.parquet"): "the file was removed before it was read",
     }
 
 
@@ -145,7 +145,9 @@ def test_a_zone_that_is_not_mounted_sets_nothing_aside(store: Store, tmp_path: P
     planned = ledger.plan(next(source.cut(Bounds())))
     for path in zone.iterdir():
         path.unlink()
-    with pytest.raises(LandingError, match=r"101 files of a batch that was begun are not in .* put them back"):
+    with pytest.raises(
+        LandingError, match=r"101 files of an interrupted batch are missing or changed in .* restore them"
+    ):
         look(store, zone)[1].batch(planned)
 
 
@@ -180,7 +182,7 @@ def test_tables_that_were_removed_under_the_ledger_are_an_error(store: Store, zo
     ledger, source = look(store, zone)
     for parts in source.cut(Bounds(max_files=1)):
         ledger.plan(parts)
-    with pytest.raises(TableError, match=r"has read pushes that the tables in .* remove it too"):
+    with pytest.raises(TableError, match=r"lists pushes that are not in the tables in .* remove the ledger too"):
         look(store, zone)[0].unfinished()
 
 
@@ -253,7 +255,7 @@ def test_records_that_retention_took_are_counted_once_and_a_topic_made_anew_is_a
     (batch,) = topic.cut(Bounds())
     done(store, ledger, ledger.plan(batch))
     assert topic_of(store, monkeypatch, p0=(14, 14))[1].new_input().lost == 0
-    with pytest.raises(TopicError, match="its partition 0 was read up to offset 14, which it does not have; remove"):
+    with pytest.raises(TopicError, match="its partition 0 was read up to offset 14, which no longer exists; remove"):
         topic_of(store, monkeypatch, p0=(0, 3))
     with pytest.raises(TopicError, match="a topic has no days"):
         topic.check_day(parse_day("2026-03-01"))
@@ -306,7 +308,7 @@ def test_no_other_source_comes_between_two_tries_of_a_batch(
     row = {"app_id": ledger.app_id, "source": "landing one"} if last_written is catalog.BATCHES else None
     store.append_rows(last_written, [row] if row else [], Transaction(app_id=ledger.app_id, version=plan.number))
     name = "landing one" if row else source_name(str(zone))
-    with pytest.raises(TableError, match=f"a run of {name} was cut off while it wrote into .*: run it again first"):
+    with pytest.raises(TableError, match=f"a run of {name} was interrupted while it wrote to .*: run it again first"):
         other.check_others()
     ledger.check_others()
     done(store, ledger, plan)
@@ -321,7 +323,7 @@ def test_a_ledger_lost_amid_a_batch_is_an_error_and_else_one_that_begins_anew(st
     shutil.move(path, path.with_name("lost"))
     assert look(Store(store.root), zone)[0].app_id == ledger.app_id, "nothing was written under it"
     store.append_rows(catalog.REJECTS, [], Transaction(app_id=ledger.app_id, version=plan.number))
-    with pytest.raises(TableError, match=r"removed after a run was cut off, and what .* remove all tables"):
+    with pytest.raises(TableError, match=r"removed after a run was interrupted, whose rows .* remove all tables"):
         look(Store(store.root), zone)
     done(store, ledger, plan)
     again, source = look(Store(store.root), zone)

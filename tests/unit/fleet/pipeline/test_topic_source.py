@@ -27,16 +27,16 @@ def test_whatever_is_no_topic_is_a_landing_zone() -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("kafka://", "no bootstrap server of the form host:port in ''"),
+        ("kafka://", "bootstrap server '' is not host:port"),
         ("kafka://broker/topic", "host:port in 'broker'"),
         ("kafka://broker:0/topic", "host:port in 'broker:0'"),
         ("kafka://a:1,/topic", "host:port in ''"),
         ("kafka://user:secret@a:1/topic", "host:port in 'user:secret@a:1'"),
-        ("kafka://a:9092", "names no topic"),
-        ("kafka://a:9092/", "names no topic"),
-        ("kafka://a:9092/..", "names no topic"),
-        ("kafka://a:9092/topic/more", "names no topic"),
-        ("kafka://a:9092/topic?x=y", "names no topic"),
+        ("kafka://a:9092", "has no valid topic name"),
+        ("kafka://a:9092/", "has no valid topic name"),
+        ("kafka://a:9092/..", "has no valid topic name"),
+        ("kafka://a:9092/topic/more", "has no valid topic name"),
+        ("kafka://a:9092/topic?x=y", "has no valid topic name"),
     ],
 )
 def test_an_address_in_no_known_form_is_refused_with_the_form(text: str, sentence: str) -> None:
@@ -48,7 +48,7 @@ def test_an_address_in_no_known_form_is_refused_with_the_form(text: str, sentenc
 
 @pytest.mark.parametrize("option", ["security.protocol", "=SSL", "kafka.=x"])
 def test_an_option_without_key_or_value_is_refused(option: str) -> None:
-    with pytest.raises(SourceError, match="is given as key=value"):
+    with pytest.raises(SourceError, match="has the form key=value"):
         parse_source("kafka://a:9092/t", [option])
 
 
@@ -65,7 +65,7 @@ def test_bootstrap_servers_have_one_place() -> None:
 
 
 def test_client_settings_for_a_landing_zone_are_refused() -> None:
-    with pytest.raises(SourceError, match=r"and \./landing is none"):
+    with pytest.raises(SourceError, match=r"and \./landing is not a topic"):
         parse_source("./landing", ["security.protocol=SSL"])
 
 
@@ -80,4 +80,4 @@ def test_a_settings_file_that_cannot_be_read_is_one_sentence(tmp_path: Path) -> 
 def test_the_command_line_refuses_a_bad_address_before_anything_starts() -> None:
     result = CliRunner().invoke(app, ["rejects", "--source", "kafka://a/t"])
     assert result.exit_code == 2
-    assert "has no bootstrap server of the form host:port in 'a'" in result.stderr
+    assert "bootstrap server 'a' is not host:port" in result.stderr

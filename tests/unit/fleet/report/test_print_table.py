@@ -80,11 +80,11 @@ def test_what_is_not_known_of_a_client_is_said() -> None:
     [
         (
             {"role": "consumer", "waits_for_poll": True, "time_between_poll_avg_ms": 1500.0},
-            "consumer: does not poll",
+            "consumer: rarely polls",
             "1,500",
         ),
         ({"role": "consumer", "waits_for_poll": None}, "unknown: no poll times", "not sent"),
-        ({"role": "consumer", "waits_for_poll": False}, "broker, network, no data", "not sent"),
+        ({"role": "consumer", "waits_for_poll": False}, "broker, network or no data", "not sent"),
         ({"role": "producer", "waits_for_poll": False}, "broker or network", None),
     ],
 )

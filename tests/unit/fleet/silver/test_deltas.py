@@ -11,7 +11,7 @@ import pytest
 
 from fleetgauge.fleet.schemas import DECODED, POINTS, SERIES
 from fleetgauge.fleet.silver.deltas import Comparison, differ
-from fleetgauge.fleet.silver.running import HORIZON_US, Remembered, StandingPoints
+from fleetgauge.fleet.silver.running import HORIZON_US, Remembered, StoredPoints
 from fleetgauge.fleet.silver.series import distinct_maps, with_keys
 
 SECOND_NANO: Final = 1_000_000_000
@@ -278,23 +278,23 @@ def remembering(*points: Point) -> tuple[Comparison, pa.RecordBatch]:
     return later, series
 
 
-def compare_again(standing: list[Point], new: list[Point]) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
-    """The marks of new points, and of the standing ones that they change what these were and are."""
-    points = sorted([point | ONE for point in (*standing, *new)], key=lambda point: point["received_at"])
-    is_standing = np.array([point["received_at"] in {each["received_at"] for each in standing} for point in points])
-    stood = [point for point, stands in zip(points, is_standing, strict=True) if stands]
+def compare_again(stored: list[Point], new: list[Point]) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
+    """The marks of new points, and of the stored ones that they change what these were and are."""
+    points = sorted([point | ONE for point in (*stored, *new)], key=lambda point: point["received_at"])
+    is_stored = np.array([point["received_at"] in {each["received_at"] for each in stored} for point in points])
+    stood = [point for point, stands in zip(points, is_stored, strict=True) if stands]
     earlier = Comparison()
     marked, _ = compare(earlier, stood)
-    before = dict(zip(np.flatnonzero(is_standing).tolist(), marks(marked), strict=True))
+    before = dict(zip(np.flatnonzero(is_stored).tolist(), marks(marked), strict=True))
     grown = np.full((2, len(points)), np.nan)
     for row, point in zip(before, marked, strict=True):
         grown[:, row] = np.nan if point["reset"] else (point["delta"], point["delta_sum"] or np.nan)
     series = earlier.finish()
     remembered = Remembered(series, np.zeros(len(series), dtype=np.int64))
-    standing_points = StandingPoints(is_standing=is_standing, delta=grown[0], delta_sum=grown[1], remembered=remembered)
+    stored_points = StoredPoints(is_stored=is_stored, delta=grown[0], delta_sum=grown[1], remembered=remembered)
     rows = decoded(points)
     instance_of, set_of = np.zeros(len(points), dtype=np.int64), np.arange(len(points))
-    compared = Comparison().mark(rows, instance_of, set_of, [point["attributes"] for point in points], standing_points)
+    compared = Comparison().mark(rows, instance_of, set_of, [point["attributes"] for point in points], stored_points)
     now = list(zip(*(compared.marks[name].to_pylist() for name in MARKS), strict=True))
     moved = compared.moved.tolist()
     for row in before.keys() - set(moved):
@@ -303,7 +303,7 @@ def compare_again(standing: list[Point], new: list[Point]) -> tuple[list[tuple[A
     differs = differ(of_marks(before, moved), of_marks(now, moved))
     assert [row for row, is_other in zip(moved, differs, strict=True) if is_other] == changed
     return (
-        [said for said, stands in zip(now, is_standing, strict=True) if not stands],
+        [said for said, stands in zip(now, is_stored, strict=True) if not stands],
         [each for row in changed for each in (before[row], now[row])],
     )
 
@@ -316,33 +316,33 @@ def of_marks(said: Any, rows: list[int]) -> pa.RecordBatch:
 
 
 def test_a_late_delta_has_its_growth_and_corrects_the_next_one() -> None:
-    standing = [
+    stored = [
         delta("12:00:00", 5.0, 3540, 3600),
         delta("12:02:00", 6.0, 3660, 3720),
         delta("12:03:00", 7.0, 3720, 3780),
     ]
-    assert compare_again(standing, [delta("12:01:00", 9.0, 3600, 3660)]) == (
+    assert compare_again(stored, [delta("12:01:00", 9.0, 3600, 3660)]) == (
         [(9.0, False, False, False, False)],
         [(6.0, False, True, False, False), (6.0, False, False, False, False)],
     )
 
 
 def test_a_late_total_takes_its_growth_from_the_next_one() -> None:
-    standing = [total("12:00:00", 5.0), total("12:04:00", 9.0), total("12:05:00", 9.0)]
-    assert compare_again(standing, [total("12:03:00", 7.0)]) == (
+    stored = [total("12:00:00", 5.0), total("12:04:00", 9.0), total("12:05:00", 9.0)]
+    assert compare_again(stored, [total("12:03:00", 7.0)]) == (
         [(2.0, False, False, False, True)],
         [(4.0, False, False, False, True), (2.0, False, False, False, False)],
     )
 
 
 def test_a_late_delta_is_contained_in_the_count_that_came_after_it() -> None:
-    standing = [
+    stored = [
         total("12:00:00", 10.0),
         delta("12:01:00", 4.0, None, 3660),
         delta("12:03:00", 6.0, None, 3780),
         total("12:04:00", 23.0),
     ]
-    assert compare_again(standing, [delta("12:02:00", 1.0, None, 3720)]) == (
+    assert compare_again(stored, [delta("12:02:00", 1.0, None, 3720)]) == (
         [(1.0, False, False, False, False)],
         [(growth, False, gap, False, False) for growth, gap in ((6.0, True), (6.0, False), (3.0, False), (2.0, False))],
     )
@@ -356,8 +356,8 @@ def test_a_late_point_before_all_others_makes_the_first_one_a_second() -> None:
 
 
 def test_a_late_point_that_changes_no_mark_corrects_nothing() -> None:
-    standing = [delta("12:00:00", 5.0, 3540, 3600), delta("12:02:00", 6.0, 3600, 3660)]
-    assert compare_again(standing, [delta("12:01:00", 9.0, None, 3600)]) == ([(9.0, False, False, False, False)], [])
+    stored = [delta("12:00:00", 5.0, 3540, 3600), delta("12:02:00", 6.0, 3600, 3660)]
+    assert compare_again(stored, [delta("12:01:00", 9.0, None, 3600)]) == ([(9.0, False, False, False, False)], [])
 
 
 @pytest.mark.parametrize(("earlier_us", "growth"), [(HORIZON_US - 1, 4.0), (HORIZON_US, 14.0)])

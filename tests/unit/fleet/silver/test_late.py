@@ -14,12 +14,12 @@ from support.fleet.silver_tables import SilverTables
 
 from fleetgauge.fleet.schemas import BRONZE, POINTS, encoded
 from fleetgauge.fleet.silver.check import check
-from fleetgauge.fleet.silver.late import Late, Standing
+from fleetgauge.fleet.silver.late import Late, Stored
 from fleetgauge.fleet.silver.running import HORIZON_US
 from fleetgauge.fleet.tables import catalog
 
 SECOND_US = 1_000_000
-Group = tuple[pa.RecordBatch, list[int], Standing]
+Group = tuple[pa.RecordBatch, list[int], Stored]
 
 
 @pytest.fixture
@@ -47,14 +47,14 @@ def late_points(tables: SilverTables) -> Late:
     return Late(tables.store.log(catalog.POINTS).snapshot(encoded(POINTS)))
 
 
-def before(tables: SilverTables, pushes: list[dict[str, Any]], numbers: list[int], metric: str = CONSUMED) -> Standing:
+def before(tables: SilverTables, pushes: list[dict[str, Any]], numbers: list[int], metric: str = CONSUMED) -> Stored:
     """What is read of series that have no point near."""
     late = late_points(tables)
     (group,) = late.groups(check(pa.RecordBatch.from_pylist(pushes, schema=BRONZE)))
     return late.before(group, np.array(numbers), pa.array([metric]))
 
 
-def after(tables: SilverTables, pushes: list[dict[str, Any]], numbers: list[int], metric: str = CONSUMED) -> Standing:
+def after(tables: SilverTables, pushes: list[dict[str, Any]], numbers: list[int], metric: str = CONSUMED) -> Stored:
     """What is read of series that go on later."""
     late = late_points(tables)
     (group,) = late.groups(check(pa.RecordBatch.from_pylist(pushes, schema=BRONZE)))

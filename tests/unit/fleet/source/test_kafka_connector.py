@@ -62,7 +62,7 @@ def test_jars_that_are_not_the_expected_ones_are_dropped_and_named(
     tmp_path: Path, pretend_spark: Path, expected: dict[str, str], wrong: str
 ) -> None:
     says(pretend_spark, FETCHES)
-    with pytest.raises(JarError, match=f"the SHA-256 of {wrong} is not the expected one"):
+    with pytest.raises(JarError, match=f"the SHA-256 of {wrong} is wrong"):
         connector_jars(cache=tmp_path / "kept", connector=release(expected))
     assert not (tmp_path / "kept").exists()
 
@@ -82,8 +82,8 @@ def test_jars_that_are_not_the_expected_ones_are_dropped_and_named(
             "echo 'unresolved dependency: z\nHost jars.example.com not found. url=https://x' >&2; exit 1",
             "(Host jars.example.com not found. url=https://x)",
         ),
-        ("exit 1", "(spark-submit says nothing of why)"),
-        ("exit 0", "(spark-submit says nothing of why)"),
+        ("exit 1", "(spark-submit reported no reason)"),
+        ("exit 0", "(spark-submit reported no reason)"),
     ],
 )
 def test_what_cannot_be_fetched_is_one_sentence_with_the_reason_and_the_way_out(
@@ -92,9 +92,7 @@ def test_what_cannot_be_fetched_is_one_sentence_with_the_reason_and_the_way_out(
     says(pretend_spark, script)
     with pytest.raises(JarError) as refused:
         connector_jars(cache=tmp_path / "kept")
-    assert f"cannot be fetched from Maven Central {reason}: name jars of your own with --kafka-jars" in str(
-        refused.value
-    )
+    assert f"cannot be fetched from Maven Central {reason}: use your own jars with --kafka-jars" in str(refused.value)
     assert "\n" not in str(refused.value)
     assert not (tmp_path / "kept").exists(), "the next try fetches again"
 
@@ -107,7 +105,7 @@ def test_a_fetch_without_an_answer_ends(tmp_path: Path, pretend_spark: Path) -> 
 
 def test_a_cache_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(JarError, match=r"cannot be kept in .*file/kept"):
+    with pytest.raises(JarError, match=r"cannot be stored in .*file/kept"):
         connector_jars(cache=tmp_path / "file" / "kept")
 
 
@@ -123,7 +121,7 @@ def test_jars_of_ones_own_are_files_or_directories_and_nothing_is_fetched(tmp_pa
 
 
 def test_a_jar_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(JarError, match=r"there is no jar at .*nosuch\.jar, which --kafka-jars names"):
+    with pytest.raises(JarError, match=r"--kafka-jars: there is no jar at .*nosuch\.jar"):
         connector_jars([str(tmp_path / "nosuch.jar")])
 
 

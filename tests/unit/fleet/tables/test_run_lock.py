@@ -12,7 +12,7 @@ from fleetgauge.fleet.tables.lock import only_run
 
 
 def test_a_second_run_is_refused_until_the_first_has_ended(tmp_path: Path) -> None:
-    refused = pytest.raises(TableError, match="another run is at work on the tables in")
+    refused = pytest.raises(TableError, match="another run is using the tables in")
     with only_run(str(tmp_path)), refused, only_run(tmp_path.as_uri()):
         pytest.fail("both have it")
     with only_run(str(tmp_path)):
@@ -37,6 +37,6 @@ def test_other_runs_may_have_other_tables(tmp_path: Path) -> None:
 
 def test_a_directory_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    refused = pytest.raises(TableError, match=r"file/tables cannot be written to: Not a directory")
+    refused = pytest.raises(TableError, match=r"file/tables is not writable: Not a directory")
     with refused, only_run(str(tmp_path / "file" / "tables")):
         pytest.fail("there is no such directory")

@@ -1,4 +1,4 @@
-"""`fleet show` reads standing tables by itself: no Java, no PySpark."""
+"""`fleet show` reads fleet tables by itself: no Java, no PySpark."""
 
 import csv
 import io
@@ -129,7 +129,7 @@ def test_rows_are_written_to_a_new_directory_alone(tables: Path, tmp_path: Path,
 @pytest.mark.parametrize(
     ("arguments", "sentence", "code"),
     [
-        (["latency"], "there is no table latency in {root}: fleet run makes it", 1),
+        (["latency"], "there is no table latency in {root}: fleet run creates it", 1),
         (["points", "--columns", "colour"], "there is no column 'colour'; there are push_id,", 1),
         (["points", "--instance-id", "x"], "'x' is not a client instance id", 2),
     ],

@@ -98,13 +98,13 @@ def test_the_name_of_a_destination_lasts_and_tells_no_secret() -> None:
 
 @pytest.mark.parametrize("url", ["ftp://a/b", "hooks.example.com", "http://", "http://a:b/", "file:///etc/passwd"])
 def test_what_is_no_url_is_refused_without_being_repeated(url: str) -> None:
-    with pytest.raises(FleetError, match=r"^--webhook is no URL: give one that begins with http:// or https://$"):
+    with pytest.raises(FleetError, match=r"^--webhook is not a URL: it has to begin with http:// or https://$"):
         webhook(url)
 
 
 @pytest.mark.parametrize("text", ["Authorization", ": x", "A: b\r\nC: d"])
 def test_what_is_no_header_is_refused(text: str) -> None:
-    with pytest.raises(FleetError, match="is given as 'Name: value'"):
+    with pytest.raises(FleetError, match="has the form 'Name: value'"):
         parse_headers("--webhook-header", [text])
 
 
@@ -180,7 +180,7 @@ def test_alerts_link_to_what_an_operator_says_with_names_made_safe() -> None:
 
 @pytest.mark.parametrize("link", ["grafana.example", "javascript:alert(1)", "https://a/{nothing}"])
 def test_what_is_no_link_is_refused(link: str) -> None:
-    with pytest.raises(FleetError, match=r"^--alertmanager-link is no URL with any of \{id\}, \{verdict\}"):
+    with pytest.raises(FleetError, match=r"^--alertmanager-link has to be a URL with any of \{id\}, \{verdict\}"):
         check_link("--alertmanager-link", link)
 
 
@@ -193,7 +193,7 @@ def test_a_topic_that_no_broker_serves_may_come_back_and_what_is_no_setting_is_r
     assert topic.name == "topic kafka://127.0.0.1:1/verdicts"
     with pytest.raises(DeliveryError, match="timed out"):
         topic.deliver([OPENED], AT)
-    for text, sentence in (("linger.mss=0", 'No such configuration property: "linger.mss"'), ("x", "no name=value")):
+    for text, sentence in (("linger.mss=0", 'No such configuration property: "linger.mss"'), ("x", "not name=value")):
         config.write_text(text)
         with pytest.raises(FleetError, match=f"^--topic-config.*{sentence}"):
             topic_module.ToTopic(parse_source("kafka://127.0.0.1:1/verdicts", (), config))

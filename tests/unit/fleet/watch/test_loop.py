@@ -142,7 +142,7 @@ def test_changes_are_delivered_once_and_the_next_start_goes_on_from_there(tmp_pa
     first = Recorder()
     watched = Watched(tmp_path, first).run([verdict()], [verdict()], [verdict(), verdict("4")])
     assert first.got == [("opened", "3"), ("opened", "4")]
-    assert watched.notes == ["stopped: 2 verdicts are open, and the next start goes on from here"]
+    assert watched.notes == ["stopped: 2 verdicts are open; the next start continues from here"]
     assert len(watched.steps) == 2, "a round without news is none"
     assert "; 1 verdicts opened, 0 cleared, 1 open; " in watched.steps[0]
     second = Recorder()
@@ -185,7 +185,7 @@ def test_a_destination_that_is_away_holds_up_no_other_and_gets_everything_later(
     assert [round(b - a) for a, b in zip(away.tried_at_s, away.tried_at_s[1:], strict=False)] == [
         *(1, 2, 4, 8, 16, 32, 64)
     ]
-    assert watched.notes[0] == "away does not take verdicts (no answer): trying again in 1 s"
+    assert watched.notes[0] == "away did not accept verdicts (no answer): retrying in 1 s"
 
 
 def test_a_destination_that_does_not_come_back_holds_up_neither_another_nor_the_end(tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ def test_a_destination_that_does_not_come_back_holds_up_neither_another_nor_the_
     finally:
         released.set()
     assert begun.is_set()
-    assert "hanging has not taken what it was given: the next start delivers it again" in watched.notes
+    assert "hanging has not confirmed its latest delivery: the next start repeats it" in watched.notes
 
 
 @pytest.mark.slow
@@ -242,12 +242,12 @@ def test_a_source_that_is_away_is_one_line_a_round_with_longer_and_longer_waits(
     recorder = Recorder()
     watched = Watched(tmp_path, recorder).run(*[away] * 10, [verdict()])
     assert recorder.got == [("opened", "3")]
-    assert watched.notes[:2] == ["there is no landing zone at s: trying again"] * 2
+    assert watched.notes[:2] == ["there is no landing zone at s: retrying"] * 2
     waits = [seconds for seconds in watched.waited if seconds]
     assert waits[:6] == [TRIGGER_S] * 6, "no more often than there is a round"
     assert waits[6:] == [64, 128, 256, 300]
     for error in (BusyError("another run"), UnreadableTableError("no answer")):
-        assert Watched(tmp_path, Recorder()).run(fail(error), []).notes[0] == f"{error}: trying again"
+        assert Watched(tmp_path, Recorder()).run(fail(error), []).notes[0] == f"{error}: retrying"
 
 
 @pytest.mark.parametrize("error", [NotInstalledError("no pyspark"), TableError("of another release")])
@@ -270,13 +270,13 @@ def test_once_tries_a_destination_again_for_a_while_and_ends_with_its_error(tmp_
     assert recorder.got == [("opened", "3")]
     away, other = Recorder("away", *[DeliveryError("no answer")] * 100), Recorder("other")
     watched = Watched(tmp_path, away, other, once=True)
-    with pytest.raises(FleetError, match=r"away does not take verdicts \(no answer\): the next watch delivers them"):
+    with pytest.raises(FleetError, match=r"away did not accept verdicts \(no answer\): the next watch delivers them"):
         watched.run([verdict()], [])
     assert other.got == [("opened", "3")]
     assert 300 <= sum(watched.waited) <= 900
     refusing, other = Recorder("refusing", *[RefusedError("it answers 401")] * 9), Recorder("another")
     watched = Watched(tmp_path, refusing, other, once=True)
-    with pytest.raises(FleetError, match="refusing does not take verdicts"):
+    with pytest.raises(FleetError, match="refusing did not accept verdicts"):
         watched.run([verdict()], [])
     assert (len(refusing.tried_at_s), other.got, watched.waited) == (1, [("opened", "3")], [])
 

@@ -60,7 +60,7 @@ def test_rates_of_several_brokers_that_are_not_named_are_refused(tmp_path: Path)
     path = csv_file(tmp_path, *(line for _ in range(3) for line in steady("alice", "app", 1e6, "")))
     result = whatif("--rates", str(path), "--quota", "user=alice,producer_byte_rate=2000000")
     assert result.exit_code != 0
-    assert "name the broker" in " ".join(result.stderr.split())
+    assert "add the broker" in " ".join(result.stderr.split())
 
 
 def test_a_gap_in_the_rates_is_no_rate(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_rates_that_are_none_do_not_count(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("a,b\n1,2\n", "has no column time and none byte-rate"),
+        ("a,b\n1,2\n", "lacks the columns time, byte-rate"),
         (f"{HEAD}\nsoon,alice,app,1,1\n", "times are ISO 8601"),
         (f"{HEAD}\n{NOON},alice,app,much,1\n", "rates bytes a second"),
         (f"{HEAD}\n{NOON}000000,alice,app,1,1\n", "seconds or milliseconds since the epoch"),
@@ -109,7 +109,7 @@ def test_rates_are_of_one_key(tmp_path: Path) -> None:
     assert result.exit_code == 1
     assert "one after the other" in result.stderr
     empty = whatif("--rates", str(path), "--quota", "user=alice,producer_byte_rate=1", "--since", "2030-01-01")
-    assert "no rates in this time" in empty.stderr
+    assert "no rates in this period" in empty.stderr
 
 
 class _Prometheus(BaseHTTPRequestHandler):
@@ -162,6 +162,6 @@ def test_what_prometheus_refuses_is_a_sentence(prometheus: tuple[str, type[_Prom
     options = ("--query", "x(", "--quota", "user=alice,producer_byte_rate=100")
     assert "400 Bad Request" in whatif("--prometheus", url, *options).stderr
     assert "bad query" in whatif("--prometheus", url, *options).stderr
-    assert "is no URL" in whatif("--prometheus", "prometheus:9090", *options).stderr
-    assert "no answer" in whatif("--prometheus", "http://127.0.0.1:1", *options).stderr
+    assert "is not a URL" in whatif("--prometheus", "prometheus:9090", *options).stderr
+    assert "no response" in whatif("--prometheus", "http://127.0.0.1:1", *options).stderr
     assert "--step" in whatif("--prometheus", url, *options, "--step", "0s").stderr

@@ -93,8 +93,8 @@ def test_the_terminal_says_what_the_figures_are_and_whom_they_leave_out(tables: 
     assert "Not replayed: 1 librdkafka producer," in shown
     assert "--rates or --prometheus" in shown
     assert "not sent" in shown
-    assert "all bytes count as one broker's" in shown
-    assert "1 client instance with none of these limits" in shown
+    assert "all bytes count at one broker" in shown
+    assert "1 client instance without any of these limits" in shown
     assert "\x1b" not in shown
     assert "client-id==x</script>\\x1b[2J\\n\\u202e" in shown
 
@@ -132,7 +132,7 @@ def test_what_is_wrong_is_a_sentence(tables: Path, arguments: tuple[str, ...], w
 def test_tables_that_are_not_there_are_named(tmp_path: Path) -> None:
     result = whatif(tmp_path / "none", "--quota", "user=a,producer_byte_rate=1")
     assert result.exit_code == 1
-    assert "fleet run makes it" in result.stderr
+    assert "fleet run creates it" in result.stderr
 
 
 def test_a_quota_that_nobody_has_throttles_nobody(tables: Path) -> None:

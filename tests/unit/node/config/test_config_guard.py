@@ -51,7 +51,7 @@ def test_rules_are_read_from_the_file_and_from_the_environment(tmp_path: Path) -
             '[client-guard.a]\nsoftware = "x"\naction = "mute"\n',
             "client-guard.a .*action is 'mute', and has to be one of",
         ),
-        ('[client-guard.a]\naction = "note"\n', "software is missing, which only a change of a shipped rule may leave"),
+        ('[client-guard.a]\naction = "note"\n', "software is missing; only changes of built-in rules may omit it"),
         ('client-guard.action = "note"\n', r"a rule of the client guard is a table, \[client-guard.<name>\]"),
         ('[client-gaurd.a]\nsoftware = "x"\n', r"is no configuration key"),
     ],

@@ -49,7 +49,7 @@ def test_an_empty_file_means_the_defaults_at_the_start_and_is_refused_after_one_
     assert reader.read().node_id == 7
     file.write_text(empty)
     for _ in range(2):
-        with pytest.raises(ConfigError, match="is empty, and would remove every subscription"):
+        with pytest.raises(ConfigError, match="is empty, which would remove every subscription"):
             reader.read()
     file.write_text(ONE_KEY)
     assert reader.read().node_id == 7

@@ -145,7 +145,7 @@ SEVERAL = [BROKER, "gateway.brokers=1=b:9092", "listeners=SSL://127.0.0.1:0"]
             [*SEVERAL[:2], NAMED],
             "gateway.brokers: tells brokers apart by the server name of TLS, and listener PLAINTEXT",
         ),
-        (SEVERAL, "gateway.nodes: is not set, and gateway.brokers needs a name for each node"),
+        (SEVERAL, "gateway.nodes: is not set, but gateway.brokers needs a name for each node"),
         (
             [*SEVERAL, "gateway.nodes=*=:9092"],
             r"gateway.nodes: needs \{id\} in the host .* \(needed by gateway.brokers",

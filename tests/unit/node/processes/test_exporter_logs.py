@@ -64,4 +64,4 @@ def test_where_no_exporter_can_start_the_reason_is_theirs_and_not_the_topics() -
     log = TopicLog(AWAY, MockTime())
     with closing(log.reader("page")), closing(log.reader("otlp")):
         problem = log.status({"page": "start: port taken", "otlp": None})[0]["problem"]
-    assert problem == "no exporter has begun to read topic pushes; page: start: port taken"
+    assert problem == "no exporter has started to read topic pushes; page: start: port taken"

@@ -80,7 +80,7 @@ def test_a_super_user_may_do_everything_and_nobody_else_what_no_acl_allows(tmp_p
         ('[acls.a]\nprincipals = "a"\noperations = "Alter"', (ENABLED,), "Could not parse principal from `a`"),
         ("[acls.a]\nprincipals = [7]", (ENABLED,), "takes text, or a list of texts"),
         ('[acls.a]\nsecret = "x"', (ENABLED,), "has the keys principals"),
-        ('[client.id.patterns]\n"User:a" = "("', (), "no pattern that RE2 takes"),
+        ('[client.id.patterns]\n"User:a" = "("', (), "not a pattern that RE2 supports"),
         ('[client.id.patterns]\n"a" = "x"', (), "its keys are principals"),
     ],
 )

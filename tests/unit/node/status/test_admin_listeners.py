@@ -40,6 +40,6 @@ def test_a_listener_that_is_called_loopback_is_not_served_for_its_name() -> None
 
 def test_a_listener_that_is_not_there_is_refused_with_a_remedy() -> None:
     with pytest.raises(
-        ConfigError, match=r"admin\.listeners names EXTERNAL, and listeners has no such name: use loopback"
+        ConfigError, match=r"admin\.listeners names EXTERNAL, but listeners has no such name: use loopback"
     ):
         load_config(overrides=(*MIXED, "admin.listeners=EXTERNAL"))

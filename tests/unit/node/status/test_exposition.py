@@ -227,7 +227,7 @@ def test_every_number_and_reason_of_a_delivery_is_told() -> None:
 
 def test_exporters_alone_tell_of_themselves_and_their_log() -> None:
     whole = status()
-    head = {"pid": 1, "started_at_ms": 1_750_000_000_500, "not_ready": ["the exporter process does not run"]}
+    head = {"pid": 1, "started_at_ms": 1_750_000_000_500, "not_ready": ["the exporter process is not running"]}
     clients = {"instances": 5, "instances_vanished": 2, "instances_ended": 1, "instances_evicted": 0}
     alone = {"export": head, "clients": clients, **{key: whole[key] for key in ("push_log", "exporter_process")}}
     found = {family.name for family in families(alone, ())}

@@ -103,10 +103,10 @@ def test_the_three_suites_of_tls_1_3_alone_disable_tls_1_2(authority: Authority,
     ("names", "versions", "problem"),
     [
         (("TLS_AES_128_GCM_SHA256",), ("TLSv1.2", "TLSv1.3"), "cannot choose among the suites of TLS 1.3"),
-        (("TLS_AES_128_GCM_SHA256",), ("TLSv1.2",), "names suites of TLS 1.3 alone"),
-        (("TLS_RSA_WITH_NULL_OF_OURS",), ("TLSv1.2",), "is no cipher suite that this OpenSSL has"),
-        (("ECDHE-RSA-AES128-GCM-SHA256:ALL",), ("TLSv1.2",), "is no cipher suite"),
-        (("ECDHE-RSA-AES128-GCM-SHA256", "@SECLEVEL=0"), ("TLSv1.2",), "is no cipher suite"),
+        (("TLS_AES_128_GCM_SHA256",), ("TLSv1.2",), "names only suites of TLS 1.3"),
+        (("TLS_RSA_WITH_NULL_OF_OURS",), ("TLSv1.2",), "is not a cipher suite of this OpenSSL"),
+        (("ECDHE-RSA-AES128-GCM-SHA256:ALL",), ("TLSv1.2",), "is not a cipher suite"),
+        (("ECDHE-RSA-AES128-GCM-SHA256", "@SECLEVEL=0"), ("TLSv1.2",), "is not a cipher suite"),
     ],
 )
 def test_what_cannot_be_chosen_is_refused(
@@ -159,7 +159,7 @@ def bad_lists(authority: Authority, path: Path) -> Iterator[tuple[Path, ClientAu
     crl(authority, both)
     both.write_bytes(both.read_bytes() + authority.certificate.read_bytes())
     yield both, ClientAuth.REQUIRED, "holds certificates too"
-    yield both, ClientAuth.NONE, "no use without client certificates"
+    yield both, ClientAuth.NONE, "no effect without client certificates"
 
 
 def test_a_file_that_is_no_list_is_refused(authority: Authority, server: Certificate, tmp_path: Path) -> None:
