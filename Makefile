@@ -52,7 +52,7 @@ test-python: setup  ## the tests that need no Java on another interpreter: make 
 soak: setup  ## the long runs
 	$(BIN)/python -m pytest -q tests -m soak --timeout 7200
 
-soak-faults: setup  ## real faults with default settings, two hours; some of them: make soak-faults FAULTS=slow-broker
+soak-faults: setup  ## real faults with default settings, two hours; some: FAULTS=slow-broker; pairs that are independent, an hour: FAULTS=pairs
 	FLEETGAUGE_PATIENCE=6 PYTHONPATH=tests $(BIN)/python tests/soak_faults.py $(FAULTS)
 
 demo: setup  ## real clients through everything, tables by PySpark where Java is, and the ranked list

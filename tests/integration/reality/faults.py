@@ -24,7 +24,8 @@ class Fault:
     """One row of the table.
 
     Attributes:
-        verdict, kind, subject: of the row of `verdicts` that has to be found.
+        verdict, kind, subject: of the row of `verdicts` that has to be found; no verdict for what is no fault, and of
+            which none must be given.
         library: of the clients that it is made on; empty for all.
         lasts_s: how long it has to be so by examples/quick_rules.toml until there is a verdict [s]; see `Pace.times`.
         what: what is done, for the table.
@@ -51,7 +52,7 @@ def slow_broker(stage: Stage, library: str, subject: str) -> Steps:
     yield
     stage.cluster.delay(0.4, int(subject))
     yield
-    stage.cluster.delay(0.0)
+    stage.cluster.delay(0.0, int(subject))
 
 
 def far_client(stage: Stage, library: str, client_id: str) -> Steps:
@@ -73,7 +74,9 @@ def sleeping_consumer(stage: Stage, library: str, client_id: str) -> Steps:
 
 def late_for_poll(stage: Stage, library: str, client_id: str) -> Steps:
     """Two members, one of which comes back to poll() after `max.poll.interval.ms`."""
-    clients = stage.clients[library].consumer(client_id, TOPIC).consumer(f"{client_id}-other", TOPIC, client_id)
+    clients, settings = stage.clients[library], stage.pace.late_settings
+    for member in (client_id, f"{client_id}-other"):
+        clients.consumer(member, TOPIC, client_id, 0, **settings)
     yield
     clients.work(client_id, stage.pace.late_ms)
     yield
@@ -145,7 +148,7 @@ def stopped(stage: Stage, library: str, client_id: str) -> Steps:
     clients.signal(signal.SIGCONT)
 
 
-def _each(what: str, steps: Callable[[Stage, str, str], Steps], *libraries: str, **expected: Any) -> list[Fault]:
+def on_each(what: str, steps: Callable[[Stage, str, str], Steps], *libraries: str, **expected: Any) -> list[Fault]:
     return [
         Fault(
             what=what,
@@ -158,77 +161,75 @@ def _each(what: str, steps: Callable[[Stage, str, str], Steps], *libraries: str,
     ]
 
 
-SLEEPING = _each(
+SLEEPING = on_each(
     *("a consumer's application takes 700 ms after each poll", sleeping_consumer, JAVA_3, JAVA_4, LIBRDKAFKA),
     verdict="slow-processing",
     kind="client",
     lasts_s=20,
 )
-QUOTA = _each(
+QUOTA = on_each(
     *("a producer quota of 12 kB/s a broker for one that sends 20 kB/s to each", quota, JAVA_3, JAVA_4, LIBRDKAFKA),
     verdict="throttled",
     kind="client",
     lasts_s=20,
 )
-TINY = _each(
+TINY = on_each(
     *("`linger.ms=0` and 120 records of 20 B a second", tiny_records, JAVA_3, JAVA_4),
     verdict="small-batches",
     kind="client",
     lasts_s=20,
 )
-CLOCK = _each(
+CLOCK = on_each(
     *("a process whose wall clock is 5 minutes ahead", wrong_clock, JAVA_3, JAVA_4, LIBRDKAFKA),
     verdict="clock-skew",
     kind="instance",
     lasts_s=10,
 )
-LATE = _each(
+LATE = on_each(
     *("one of two members returns to `poll()` 3 s too late", late_for_poll, JAVA_3, JAVA_4, LIBRDKAFKA),
     verdict="rebalance-storm",
     kind="group",
     lasts_s=30,
     also=("slow-processing",),
 )
-IDLE = _each(
+IDLE = on_each(
     *("a third member joins a group that reads two partitions", more_members_than_partitions),
     *(JAVA_3, JAVA_4, LIBRDKAFKA),
     verdict="idle-consumer",
     kind="client",
     lasts_s=80,
 )
-FAR_AWAY = _each(
+FAR_AWAY = on_each(
     *("a proxy before one client delays all answers by 150 ms", far_client, JAVA_3, JAVA_4, LIBRDKAFKA),
     verdict="slow-client",
     kind="client",
     lasts_s=20,
 )
-CRASHING = _each(
+CRASHING = on_each(
     *("SIGKILL after 10 to 19 s, and a new start at once", crashing, JAVA_4, LIBRDKAFKA),
     verdict="crash-loop",
     kind="client",
     lasts_s=sum(QUICK.lives_s),
 )
-STOPPED = _each(
+STOPPED = on_each(
     *("SIGSTOP to a consumer", stopped, JAVA_3, JAVA_4, LIBRDKAFKA),
     verdict="silent",
     kind="instance",
     lasts_s=8,
 )
-SLOW_BROKER = [
-    Fault(
-        what="a proxy before broker 3 delays its answers by 400 ms",
-        steps=slow_broker,
-        library="",
-        subject="3",
-        verdict="slow-node",
-        kind="node",
-        lasts_s=20,
-    )
-]
+SLOW_BROKER = Fault(
+    what="a proxy before broker 3 delays its answers by 400 ms",
+    steps=slow_broker,
+    library="",
+    subject="3",
+    verdict="slow-node",
+    kind="node",
+    lasts_s=20,
+)
 
-ALL = [[*SLEEPING, *QUOTA, *TINY, *CLOCK], [*LATE, *IDLE], [*FAR_AWAY, *CRASHING, *STOPPED], SLOW_BROKER]
+ALL = [[*SLEEPING, *QUOTA, *TINY, *CLOCK], [*LATE, *IDLE], [*FAR_AWAY, *CRASHING, *STOPPED], [SLOW_BROKER]]
 """In rounds of faults that do not disturb each other."""
-FOUR = [[SLEEPING[2], CLOCK[0], FAR_AWAY[1]], SLOW_BROKER]
+FOUR = [[SLEEPING[2], CLOCK[0], FAR_AWAY[1]], [SLOW_BROKER]]
 """Of an application, a machine and a network; then of a broker.
 
 Not at once: see the limits of slow-path in docs/analyse/verdicts.md.

@@ -1,5 +1,6 @@
 """How long everything takes on the stage: as by examples/quick_rules.toml, or as installed."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -22,8 +23,10 @@ class Pace:
         delivery_s: a window, `--late`, a trigger, and rounds that a busy machine makes long [s].
         clears_s: after the end of a round's faults, until the next ones begin [s].
         waits: how many times as long as it has to be so a verdict is waited for, beside `delivery_s`.
+        round_s: how long the faults of a round are made; 0 until all are found, or have been waited for [s].
         looks_every_s: how often is looked for it [s].
         late_ms: how long an application is away that comes back too late for `max.poll.interval.ms`.
+        late_settings: of its group.
         lives_s: of a process that is killed again and again: long enough for a JVM's first push on a busy machine, and
             uneven, since Java's producers that come and go as by the clock are jobs [s].
     """
@@ -37,8 +40,10 @@ class Pace:
     delivery_s: float
     clears_s: float
     waits: float
+    round_s: float
     looks_every_s: float
     late_ms: int
+    late_settings: Mapping[str, str]
     lives_s: tuple[int, ...]
 
 
@@ -52,8 +57,10 @@ QUICK: Final = Pace(
     delivery_s=90.0,
     clears_s=40.0,
     waits=3.0,
+    round_s=0.0,
     looks_every_s=0.2,
     late_ms=13_000,
+    late_settings={},
     lives_s=(10, 18, 11, 19),
 )
 DEFAULT: Final = Pace(
@@ -66,8 +73,10 @@ DEFAULT: Final = Pace(
     delivery_s=900.0,
     clears_s=900.0,
     waits=1.0,
+    round_s=0.0,
     looks_every_s=5.0,
     late_ms=330_000,
+    late_settings={},
     lives_s=(150, 270, 165, 285),
 )
 """README's subscription, and nothing set anywhere."""

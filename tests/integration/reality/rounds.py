@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
 from integration.reality.faults import Fault, Steps
@@ -18,6 +19,7 @@ class Outcome:
     Attributes:
         before: ids of the verdicts that were there before it was made.
         began_s: when it was made, from the beginning of its round [s].
+        began_at: the same, UTC.
         found_s: from its own beginning until its verdict was delivered; None if that did not come [s].
         console_s: the same until the console showed it.
         severity, why: of its verdict.
@@ -27,11 +29,17 @@ class Outcome:
     fault: Fault
     before: set[str] = field(default_factory=set)
     began_s: float = 0.0
+    began_at: datetime | None = None
     found_s: float | None = None
     console_s: float | None = None
     severity: str = ""
     why: str = ""
     others: list[Row] = field(default_factory=list)
+
+    @property
+    def is_found(self) -> bool:
+        """By `fleet watch` and the console."""
+        return None not in (self.found_s, self.console_s)
 
 
 def make(
@@ -45,7 +53,8 @@ def make(
         note: told of each fault that was found, and at the end of the round of each that was not.
 
     Returns:
-        One outcome per fault, and the rows that none of them explains.
+        One outcome per fault, and the strange rows: those that none of them explains, and those of a fault that name
+        another one as their cause.
     """
     faults = [fault for each in rounds for fault in each]
     steps = [fault.steps(stage, fault.library, fault.subject) for fault in faults]
@@ -66,13 +75,13 @@ def _make_round(stage: Stage, of_round: Sequence[tuple[Outcome, Steps]], note: C
     passed = ticking(math.inf, every_s=stage.pace.looks_every_s)
     for outcome, steps in of_round:
         outcome.before = {row["id"] for row in stage.pipeline.rows()}
-        outcome.began_s = next(passed)
+        outcome.began_s, outcome.began_at = next(passed), datetime.now(UTC)
         next(steps)
     outcomes = [outcome for outcome, _ in of_round]
     lasts_s = stage.pace.times * max(outcome.fault.lasts_s for outcome in outcomes)
-    end_s = next(passed) + stage.pace.waits * lasts_s + stage.pace.delivery_s
-    waiting = outcomes
-    while waiting and (now_s := next(passed)) < end_s:
+    end_s = next(passed) + (stage.pace.round_s or stage.pace.waits * lasts_s + stage.pace.delivery_s)
+    waiting = [each for each in outcomes if each.fault.verdict]
+    while (waiting or stage.pace.round_s) and (now_s := next(passed)) < end_s:
         rows = stage.pipeline.rows()
         shown = stage.pipeline.console_rows() if stage.pace.is_default else rows
         for each in waiting:
@@ -81,11 +90,12 @@ def _make_round(stage: Stage, of_round: Sequence[tuple[Outcome, Steps]], note: C
                 each.found_s, each.severity, each.why = now_s - each.began_s, new[0]["severity"], new[0]["why"]
             if each.console_s is None and any(is_right(row, each.fault) for row in shown):
                 each.console_s = now_s - each.began_s
-            if None not in (each.found_s, each.console_s):
+            if each.is_found:
                 note(each)
-        waiting = [each for each in waiting if None in (each.found_s, each.console_s)]
-    for each in waiting:
-        note(each)
+        waiting = [each for each in waiting if not each.is_found]
+    for each in outcomes:
+        if not each.is_found:
+            note(each)
     for _, steps in of_round:
         next(steps, None)
 
@@ -101,16 +111,17 @@ def is_right(row: Row, fault: Fault) -> bool:
 
 
 def _assign(outcomes: Sequence[Outcome], rows: Sequence[Row]) -> list[Row]:
-    """Gives each row to the fault that explains it; those that none does are left."""
+    """Gives each row to the fault that explains it; the strange ones are left."""
     strange = []
-    named = {f"{row['verdict']}:{row['subject_kind']}:{row['subject']}": row for row in rows}
+    by_reference = {f"{row['verdict']}:{row['subject_kind']}:{row['subject']}": row for row in rows}
     for row in rows:
         root = row
         while root["caused_by"]:  # no two verdicts explain each other
-            root = named[root["caused_by"]]
+            root = by_reference[root["caused_by"]]
         of_fault = [each for each in outcomes if is_right(root, each.fault)]
         of_fault += [each for each in outcomes if root["verdict"] in each.fault.also and is_about(root, each.fault)]
-        if not of_fault:
+        own = [each.fault for each in outcomes if is_right(row, each.fault)]
+        if not of_fault or (own and not any(is_about(root, fault) for fault in own)):
             strange.append(row)
         elif not is_right(row, of_fault[0].fault):
             of_fault[0].others.append(row)
@@ -121,14 +132,15 @@ def table(outcomes: Iterable[Outcome]) -> str:
     """The table of docs/analyse/verdicts.md."""
     lines = ["| what is done | library | verdict | found after | other rows |", "|---|---|---|---|---|"]
     for each in outcomes:
-        fault, others = each.fault, sorted({_named(row) for row in each.others})
+        fault, others = each.fault, sorted({named(row) for row in each.others})
         found = "not found" if each.found_s is None else f"{each.found_s:.0f} s"
         words = fault.what, fault.library or "all", f"{fault.verdict}, {fault.lasts_s:.0f} s", found, ", ".join(others)
         lines.append(f"| {' | '.join(words)} |")
     return "\n".join(lines) + "\n"
 
 
-def _named(row: Row) -> str:
+def named(row: Row) -> str:
+    """A verdict, and that of its cause."""
     cause = (row["caused_by"] or "").partition(":")[0]
     return f"{row['verdict']} (by {cause})" if cause else str(row["verdict"])
 
@@ -136,4 +148,4 @@ def _named(row: Row) -> str:
 def write(outcomes: Iterable[Outcome], strange: Iterable[Row], path: Path) -> None:
     """Keeps the table, and what rows that no fault explains say."""
     path.parent.mkdir(exist_ok=True)
-    path.write_text(table(outcomes) + "".join(f"\n{_named(row)} {row['subject']}: {row['why']}\n" for row in strange))
+    path.write_text(table(outcomes) + "".join(f"\n{named(row)} {row['subject']}: {row['why']}\n" for row in strange))

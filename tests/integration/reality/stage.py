@@ -71,7 +71,7 @@ class Stage:
         self.pipeline.wait_for_pushes({client_id for each in self._processes for client_id in each.client_ids})
         pause(self.pace.history_s, "the windows that later ones are compared with")
 
-    def topic(self, name: str, partitions: int = 3) -> str:
+    def topic(self, name: str, partitions: int = 3, **config: str) -> str:
         """A topic of its own for a fault."""
-        self.cluster.create_topics({name: partitions})
+        self.cluster.create_topics({name: partitions}, **config)
         return name

@@ -1,10 +1,11 @@
 """Three real brokers with the plugin on loopback, behind proxies that can be made slow.
 
-Clients come through one of two listeners of each broker: all of them through `NEAR`, whose proxies stand before one
-broker each; or through `FAR`, for clients that have these proxies for themselves. Brokers, tools and readers of the
-push log use a listener without a proxy.
+Clients come through one of the `LISTENERS` of each broker: most of them through `NEAR`, whose proxies stand before one
+broker each; the others are for clients that have these proxies for themselves. Brokers, tools and readers of the push
+log use a listener without a proxy.
 """
 
+from collections import defaultdict
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
@@ -21,7 +22,8 @@ from support.waiting import PATIENCE_S
 
 VERSION = "4.3.1"
 NODES = (1, 2, 3)
-NEAR, FAR = "NEAR", "FAR"
+NEAR, FAR, PATH, ZONE = LISTENERS = "NEAR", "FAR", "PATH", "ZONE"
+_EVERY = ""
 
 
 class _Node(KafkaBroker):
@@ -29,7 +31,9 @@ class _Node(KafkaBroker):
 
     def __init__(self, directory: Path, node_id: int, controller_port: int | None) -> None:
         self._id, self._controller = node_id, controller_port
-        self.proxies = {name: DelayingProxy(port) for name, port in zip((NEAR, FAR), free_ports(2), strict=True)}
+        self._delays_s: defaultdict[str, float] = defaultdict(float)
+        ports = free_ports(len(LISTENERS))
+        self.proxies = {name: DelayingProxy(port) for name, port in zip(LISTENERS, ports, strict=True)}
         plugin = {
             "metric.reporters": f"org.apache.kafka.common.metrics.JmxReporter,{PACKAGE}.{REPORTERS[VERSION]}",
             "fleetgauge.topic.partitions": str(PARTITIONS),
@@ -50,10 +54,16 @@ class _Node(KafkaBroker):
             "listeners": f"{plain},{upstream}{controller}",
             "advertised.listeners": f"{plain},{advertised}",
             "listener.security.protocol.map": ",".join(
-                f"{name}:PLAINTEXT" for name in ("PLAINTEXT", "CONTROLLER", NEAR, FAR)
+                f"{name}:PLAINTEXT" for name in ("PLAINTEXT", "CONTROLLER", *LISTENERS)
             ),
             "offsets.topic.num.partitions": "3",
         }
+
+    def delay(self, delay_s: float, listener: str) -> None:
+        """Has answers come so late through a listener, and beside that so late through `_EVERY` one."""
+        self._delays_s[listener] = delay_s
+        for name, proxy in self.proxies.items():
+            proxy.delay_s = self._delays_s[_EVERY] + self._delays_s[name]
 
 
 class KafkaCluster:
@@ -89,15 +99,15 @@ class KafkaCluster:
         """The bootstrap servers of clients that come through this listener."""
         return ",".join(f"127.0.0.1:{node.proxies[listener].port}" for node in self.nodes.values())
 
-    def delay(self, delay_s: float, *nodes: int, listener: str = NEAR) -> None:
-        """Has the answers of these brokers come so late from now on."""
+    def delay(self, delay_s: float, *nodes: int, listener: str = _EVERY) -> None:
+        """Has the answers of these brokers come so late from now on; see `_Node.delay`."""
         for node in nodes or NODES:
-            self.nodes[node].proxies[listener].delay_s = delay_s
+            self.nodes[node].delay(delay_s, listener)
 
-    def create_topics(self, partitions: dict[str, int]) -> None:
-        """Topics, of which each broker leads as many partitions."""
+    def create_topics(self, partitions: dict[str, int], **config: str) -> None:
+        """Topics with this configuration, of which each broker leads as many partitions."""
         admin = AdminClient({"bootstrap.servers": self.bootstrap, "enable.metrics.push": False, "log_level": 3})
-        made = admin.create_topics([NewTopic(name, count, 1) for name, count in partitions.items()])
+        made = admin.create_topics([NewTopic(name, count, 1, config=config) for name, count in partitions.items()])
         for each in made.values():
             each.result(PATIENCE_S)
 
