@@ -44,19 +44,19 @@ def coverage(clients: Table, memory: Memory, rules: Rules | None = None) -> Tabl
     groups = list(zip(clusters, clients["group_id"].to_pylist(), strict=True))
     ids = list(zip(clusters, clients["client_id"].to_pylist(), strict=True))
     sampled, seen = sampled_groups(memory), seen_clients(memory)
-    is_sampled, of_traffic = [each in sampled for each in groups], [seen.get(each, _UNSEEN) for each in ids]
+    trends, of_traffic = [sampled.get(each) for each in groups], [seen.get(each, _UNSEEN) for each in ids]
     of_latency, left_out = _has_latency(clients, memory), _left_out(clients, memory)
     columns = (
         clients["dialect"].to_pylist(),
         clients["role"].to_pylist(),
-        is_sampled,
+        trends,
         of_traffic,
         of_latency,
         left_out,
     )
     kinds: Counter[tuple[Any, ...]] = Counter(zip(*columns, strict=True))
-    if others := len(sampled - set(groups)):
-        kinds[NO_TELEMETRY, "consumer", True, _UNSEEN, True, _UNSEEN] = others
+    for group in sampled.keys() - set(groups):
+        kinds[NO_TELEMETRY, "consumer", sampled[group], _UNSEEN, True, _UNSEEN] += 1
     for name in seen.keys() - set(ids):
         for role, own in _ROLES.items():
             if has := seen[name] & own:
@@ -64,8 +64,8 @@ def coverage(clients: Table, memory: Memory, rules: Rules | None = None) -> Tabl
     rows: list[dict[str, Any]] = []
     for verdict in verdicts_of(rules):
         found: dict[tuple[Any, ...], int] = Counter()
-        for (dialect, role, has_samples, traffic, has_latency, left), count in sorted(kinds.items(), key=_text_of):
-            by = ["group-offsets"] * (has_samples and verdict.by_offsets)
+        for (dialect, role, trend, traffic, has_latency, left), count in sorted(kinds.items(), key=_text_of):
+            by = ["group-offsets"] * (trend is not None and verdict.by_offsets)
             by += ["gateway"] * (not traffic.isdisjoint(verdict.by_traffic))
             if (role is None or role in verdict.roles) and (by or dialect != NO_TELEMETRY):
                 why_not = _why_not(verdict, dialect, role, memory, has_latency=has_latency)
@@ -73,6 +73,8 @@ def coverage(clients: Table, memory: Memory, rules: Rules | None = None) -> Tabl
                 by += ["telemetry"] * (why_not is None and dialect != NO_TELEMETRY)
                 why_not = (None if is_witnessed else why_not) or _too_short(verdict, memory, rules)
                 why_not = why_not or next((reason for name, reason in sorted(left) if name == verdict.id), None)
+                if trend == "stopped" and verdict.by_offsets:
+                    why_not = "the group is stopped: records wait, and it has no member"
                 found[dialect, role, why_not, ", ".join(by) if why_not is None else None] += count
         rows += [
             {
@@ -96,8 +98,8 @@ _ROLES: Final = {"producer": frozenset({"produce"}), "consumer": frozenset({"fet
 
 def _text_of(kind: tuple[tuple[Any, ...], int]) -> str:
     """To sort by, the same in every process."""
-    (dialect, role, has_samples, traffic, has_latency, left_out), count = kind
-    return str(((dialect, role, has_samples, *sorted(traffic), has_latency, *sorted(left_out)), count))
+    (dialect, role, trend, traffic, has_latency, left_out), count = kind
+    return str(((dialect, role, trend, *sorted(traffic), has_latency, *sorted(left_out)), count))
 
 
 def _has_latency(clients: Table, memory: Memory) -> list[bool]:
@@ -120,12 +122,16 @@ def _left_out(clients: Table, memory: Memory) -> list[frozenset[tuple[str, str]]
     return found
 
 
-def sampled_groups(memory: Memory) -> set[tuple[str, str]]:
-    """Cluster and id of the groups that were sampled in the last windows."""
+def sampled_groups(memory: Memory) -> dict[tuple[str, str], str]:
+    """The trends of the groups that were sampled in the last windows, by cluster and id."""
     after_us = memory.judged_to_us - _SAMPLED_WITHIN_US
     known: dict[str, list[Any]] = memory.facts.get("group-offsets", {})
-    names = (name.split("\x1f", 1) for name, each in known.items() if each[2] > after_us and each[0] != "unknown")
-    return {(cluster, group) for cluster, group in names}
+    trends: dict[tuple[str, str], str] = {}
+    for name, (trend, _, sampled_us) in known.items():
+        if sampled_us > after_us and trend != "unknown":
+            cluster, group = name.split("\x1f", 1)
+            trends[cluster, group] = trend
+    return trends
 
 
 _SAMPLED_WITHIN_US: Final = 3_600_000_000

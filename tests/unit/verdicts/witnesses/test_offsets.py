@@ -216,9 +216,17 @@ def test_coverage_says_what_is_judged_by_samples() -> None:
         for each in ("billing", "other")
     ]
     rows = coverage(judged.client_table(), judged.memory).to_pylist()
-    assert sampled_groups(judged.memory) == {("c", "billing")}
+    assert sampled_groups(judged.memory).keys() == {("c", "billing")}
     lagging = {(row["judged"], row["judged_by"], row["instances"]) for row in rows if row["verdict"] == "lagging"}
     assert lagging == {(True, "group-offsets", 1), (False, None, 1)}
+
+
+def test_coverage_does_not_call_a_group_judged_that_has_no_member() -> None:
+    judged = sampled(Judged(), standing, member_id=None).windows(WINDOWS, none)
+    assert judged.trends[-1]["trend"] == "stopped"
+    rows = coverage(judged.client_table(), judged.memory).to_pylist()
+    lagging = [(row["judged"], row["why_not"]) for row in rows if row["verdict"] == "lagging"]
+    assert lagging == [(False, "the group is stopped: records wait, and it has no member")]
 
 
 @pytest.mark.slow
