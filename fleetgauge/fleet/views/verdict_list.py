@@ -16,6 +16,8 @@ Row = dict[str, Any]
 
 _INDENT: Final = 4
 _STYLES: Final = {"critical": "bold red", "warning": "yellow", "info": "cyan"}
+_NOBODY: Final = (None, "", "User:ANONYMOUS")
+"""Principals that do not say whom to call."""
 
 
 @dataclass(slots=True)
@@ -102,6 +104,7 @@ def print_cause(console: Console, rank: int, cause: Cause, *, several: bool, sho
         (f"{row['severity'] if is_open else 'cleared':<8}  ", style),
         (row["verdict"], f"bold {style}" if is_open else style),
         (f"  {printable(subject_text(row))}", "bold" if is_open else ""),
+        (f" of {printable(row['principal'])}" if row["principal"] not in _NOBODY else ""),
         (f"  {time_of(row)}", "dim"),
         (f"  in cluster {printable(row['cluster_id'] or 'unknown')}" if several else "", "dim"),
     )
