@@ -61,17 +61,17 @@ def _new_directory(path: str) -> Iterator[Any]:
     import pyarrow as pa  # help needs it not
     from pyarrow import fs
 
-    def made() -> tuple[Any, str]:
+    def create() -> tuple[Any, str]:
         is_uri = "://" in path
-        found = fs.FileSystem.from_uri(path.replace("s3a://", "s3://", 1)) if is_uri else (fs.LocalFileSystem(), path)
-        system, directory = found
+        local = fs.LocalFileSystem(), path
+        system, directory = fs.FileSystem.from_uri(path.replace("s3a://", "s3://", 1)) if is_uri else local
         if system.get_file_info(directory).type != fs.FileType.NotFound:
             raise OutputError(f"{path} exists already: name another --output or remove it")
         system.create_dir(directory, recursive=True)
         return system, directory
 
     try:
-        system, directory = within(_WITHIN_S, made)
+        system, directory = within(_WITHIN_S, create)
     except (OSError, pa.ArrowException) as error:
         raise OutputError(f"cannot write to {path}: {error}") from error
     try:

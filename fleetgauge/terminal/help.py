@@ -17,9 +17,9 @@ def write_help(command: Any, ctx: Any, formatter: Any) -> None:
         if rows:
             with formatter.section(title):
                 formatter.write_dl(rows)
-    if found := examples(command):
+    if lines := examples(command):
         with formatter.section("Examples"):
-            for example in found:
+            for example in lines:
                 formatter.write(f"  {example}\n")  # on one line, to be copied
 
 

@@ -90,7 +90,7 @@ Columns = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerOptions:
-    """How a command prints its answer."""
+    """Options for printing an answer."""
 
     panel: ClassVar = OUTPUT
 
@@ -126,7 +126,7 @@ class AnswerOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnOptions(AnswerOptions):
-    """How a command prints a table."""
+    """Options for printing a table."""
 
     columns: Columns = None
 
@@ -139,7 +139,7 @@ class ColumnOptions(AnswerOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableOptions(ColumnOptions):
-    """How a command prints a table that may have many rows."""
+    """Options for printing a table that may have many rows."""
 
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Rows of text and HTML, at most.")] = 50
 

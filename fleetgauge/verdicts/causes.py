@@ -26,10 +26,10 @@ _OUTLASTS_US: Final = 1_800_000_000
 """So long a consequence may go on after its cause [us]: a backlog is worked off, a buffer drains."""
 
 _BESIDE: Final = 0.5
-"""Of the time of a consequence, the part that is beside its cause, at least."""
+"""Least part of the time of a consequence that is beside its cause."""
 
 _SHARED: Final = 0.25
-"""Of those as exposed to a broker, the part from which on an effect is the broker's."""
+"""Part of the clients as exposed to a broker from which on an effect is the broker's."""
 
 
 class Causes:
@@ -99,5 +99,5 @@ def _is_shared(cause: Case, case: Case) -> bool:
 
 
 def _apart_us(cause: Case, case: Case) -> int:
-    """How far beginnings and ends are apart [us]."""
+    """Sum of the distances of beginnings and of ends [us]."""
     return abs(cause.first_bad_us - case.first_bad_us) + abs(cause.last_bad_us - case.last_bad_us)

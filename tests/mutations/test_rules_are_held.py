@@ -346,8 +346,8 @@ MUTATIONS = [
     Mutation(
         "a throttled replica's sensor begins with the quota in force",
         "fleetgauge/quotas/replication.py",
-        "made.add(self._rate_metric_name, SimpleRate(), self._metric_config())",
-        "made.add(self._rate_metric_name, SimpleRate())",
+        "sensor.add(self._rate_metric_name, SimpleRate(), self._metric_config())",
+        "sensor.add(self._rate_metric_name, SimpleRate())",
         "tests/unit/quotas/test_replication.py",
     ),
 ]

@@ -150,10 +150,10 @@ class _Sockets:
             # Two processes may have the same client: its row, and so its state, is known only when all rows are there.
             asked = {key: value for key, value in wanted.items() if key != "state"}
             states = ClientFilter.of(wanted).states
-            found = _latest(
+            latest = _latest(
                 row for path in self._paths for answer in _ask(path, asked, coverages) for row in answer["rows"]
             )
-            yield [row for row in found if not states or ClientRow(*row).state in states]
+            yield [row for row in latest if not states or ClientRow(*row).state in states]
             return
         for answer in _ask(self._paths[0], wanted, coverages):
             yield answer["rows"]
@@ -184,14 +184,14 @@ def _ask(path: Path, wanted: dict[str, str], coverages: list[dict[str, Any]]) ->
 
 def _latest(rows: Iterable[tuple[Any, ...]]) -> Iterable[tuple[Any, ...]]:
     """Merges the rows of a client: one process may read a partition for one exporter, another for another."""
-    found: dict[Hashable, ClientRow] = {}
+    latest: dict[Hashable, ClientRow] = {}
     for values in rows:
         row = ClientRow(*values)
-        key = key_among(sender_key(row), row, found)
-        other = found.get(key, row)
+        key = key_among(sender_key(row), row, latest)
+        other = latest.get(key, row)
         earlier, later = sorted((other, row), key=lambda each: each.last_seen_at)
-        found[key] = with_software_of(later, earlier)
-    return found.values()
+        latest[key] = with_software_of(later, earlier)
+    return latest.values()
 
 
 class _Url:
@@ -212,10 +212,10 @@ class _Url:
 
     def page(self, wanted: dict[str, str], page: PageRequest) -> _Page:
         order = "desc" if page.descending else "asc"
-        found = self._parsed(self._get({**wanted, "sort": page.sort, "order": order, "limit": str(page.limit)}))
+        answer = self._parsed(self._get({**wanted, "sort": page.sort, "order": order, "limit": str(page.limit)}))
         try:
-            rows = [self._row(row) for row in found["clients"]]
-            return _Page(rows, int(found["total"]), [found["coverage"]] if "coverage" in found else [])
+            rows = [self._row(row) for row in answer["clients"]]
+            return _Page(rows, int(answer["total"]), [answer["coverage"]] if "coverage" in answer else [])
         except (KeyError, TypeError, ValueError) as error:
             raise self._no_node() from error
 

@@ -176,8 +176,8 @@ def _set_deadline(cluster: Cluster, after: str, name: str, file: Path | None, *,
     current = cluster.list()
     subscription = named(current if file is None else read_file(file, SUBSCRIPTIONS), name)
     if not yes:
-        made = "" if file is None else f"made as {file} has it, and "
-        typer.confirm(f"{text.printable(name)} is {made}taken back after {after}. Apply?", abort=True, err=True)
+        change = "" if file is None else f"changed to what {file} has, and "
+        typer.confirm(f"{text.printable(name)} is {change}reverted after {after}. Apply?", abort=True, err=True)
     wanted = deadlines.deadline(name, datetime.now(UTC) + length)
     cluster.alter(deadlines.setting(current, wanted, None if file is None else subscription))
     wide_console().print(

@@ -12,7 +12,7 @@ from support.fleet.fleet_in_disorder import fleet_pushes, shuffled_batches
 from support.fleet.silver_tables import SilverTables
 
 from fleetgauge.fleet.decode.stage import regroup
-from fleetgauge.fleet.engines.engine import InProcess
+from fleetgauge.fleet.engines import parcels
 from fleetgauge.fleet.pipeline.batch import BatchWriter
 from fleetgauge.fleet.silver.late import Late
 from fleetgauge.fleet.tables import catalog
@@ -54,7 +54,7 @@ def read_in_disorder(
         rows_at_once: that a task is handed and decodes together; if they are few, late instances come one by one too.
     """
     if rows_at_once < 100:
-        monkeypatch.setattr(InProcess, "rows_at_once", rows_at_once)
+        monkeypatch.setattr(parcels, "ROWS_AT_ONCE", rows_at_once)
         monkeypatch.setattr("fleetgauge.fleet.silver.batch.regroup", partial(regroup, max_rows=rows_at_once))
         monkeypatch.setattr(Late, "rows_at_once", 1)
     corrected = 0

@@ -20,6 +20,7 @@ def row(verdict: str, kind: str, subject: str, **given: Any) -> dict[str, Any]:
         "subject_kind": kind,
         "subject": subject,
         "cluster_id": "c",
+        "principal": "User:ANONYMOUS",
         "client_id": None,
         "severity": "warning",
         "state": "open",
@@ -44,6 +45,12 @@ def printed(*rows: dict[str, Any], width: int = 80, limit: int = 50, shows_all: 
     out = StringIO()
     print_list(wide_console(out, width=width), rows, JUDGED, limit=limit, shows_all=shows_all)
     return out.getvalue()
+
+
+def test_a_verdict_says_whose_it_is_but_for_clients_without_a_name() -> None:
+    assert "client billing of User:billing  since" in printed(THROTTLED | {"principal": "User:billing"})
+    for nobody in (None, "", "User:ANONYMOUS"):
+        assert "client billing  since" in printed(THROTTLED | {"principal": nobody})
 
 
 def test_consequences_of_consequences_are_folded_under_the_first_cause() -> None:

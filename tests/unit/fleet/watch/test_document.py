@@ -41,6 +41,6 @@ def test_the_unit_file_starts_a_watch_with_options_that_there_are() -> None:
     (command,) = re.findall(r"^ExecStart=(.*)$", block("ini"), re.MULTILINE)
     _, *words = shlex.split(command)
     assert words[:2] == ["fleet", "watch"]
-    watch = typer.main.get_command(app).commands["watch"]  # type: ignore[attr-defined]
+    watch = typer.main.get_command(app).load("watch")  # type: ignore[attr-defined]
     known = {option for parameter in watch.params for option in parameter.opts}
     assert {word for word in words if word.startswith("--")} <= known

@@ -118,14 +118,14 @@ def test_without_the_client_library_one_sentence_names_the_extra(monkeypatch: py
 def test_export_says_what_it_lacks(tmp_path: Path) -> None:
     embedded = run_cli("export", "-o", f"log.dirs={tmp_path}", check=False)
     assert (embedded.returncode, "set push.log.type=kafka" in embedded.stderr) == (1, True)
-    nothing = run_cli("export", *(part for key in KAFKA for part in ("-o", key)), check=False)
+    nothing = run_cli("export", *(part for key in KAFKA for part in ("--override", key)), check=False)
     assert (nothing.returncode, "nothing to export to" in nothing.stderr) == (1, True)
     assert "Traceback" not in embedded.stderr + nothing.stderr
 
 
 @pytest.mark.slow
 def test_what_is_known_of_an_embedded_log_alone_names_the_tools_that_know_it_of_a_topic() -> None:
-    refused = run_cli("log", "stats", *(part for key in KAFKA for part in ("-o", key)), check=False)
+    refused = run_cli("log", "stats", *(part for key in KAFKA for part in ("--override", key)), check=False)
     assert refused.returncode == 1
     assert "kafka-get-offsets" in refused.stderr
     assert "fleetgauge log tail" in refused.stderr
@@ -134,7 +134,7 @@ def test_what_is_known_of_an_embedded_log_alone_names_the_tools_that_know_it_of_
 @pytest.mark.slow
 def test_printing_the_configuration_hides_the_topic_s_secrets() -> None:
     keys = (*KAFKA, "push.log.kafka.client.sasl.password=hunter2", "push.log.kafka.client.client.id=me")
-    shown = run_cli("config", *(part for key in keys for part in ("-o", key))).stdout
+    shown = run_cli("config", *(part for key in keys for part in ("--override", key))).stdout
     assert "hunter2" not in shown
     assert 'push.log.kafka.client.sasl.password = "[hidden]"' in shown
     assert 'push.log.kafka.client.client.id = "me"' in shown

@@ -59,14 +59,19 @@ FAILED = {"errors": [(6, 60)]}
             "orders sends 1,500,000 bytes per s (limit 1,000,000 bytes per s) without compression",
             0.6,
         ),
-        (TINY, "tiny-fetches", "orders fetches 100 times a second through a gateway and gets 200 bytes each", 0.6),
+        (TINY, "tiny-fetches", "orders sends 100 fetches per second through a gateway that return 200 bytes each", 0.6),
         (
             THROTTLED,
             "throttled",
             "throttles orders (produce quota) 50 % of the time, 60 ms per throttled request",
             0.95,
         ),
-        ({**THROTTLED, "api_key": FETCH}, "throttled", "by its fetch quota, 60 ms each", 0.95),
+        (
+            {**THROTTLED, "api_key": FETCH},
+            "throttled",
+            "throttles orders (fetch quota) 50 % of the time, 60 ms per throttled request",
+            0.95,
+        ),
         (FAILED, "record-errors", "brokers answer 10 % of the batches of orders with an error", 0.95),
     ],
 )
