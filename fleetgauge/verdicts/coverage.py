@@ -74,7 +74,7 @@ def coverage(clients: Table, memory: Memory, rules: Rules | None = None) -> Tabl
                 why_not = (None if is_witnessed else why_not) or _too_short(verdict, memory, rules)
                 why_not = why_not or next((reason for name, reason in sorted(left) if name == verdict.id), None)
                 if trend == "stopped" and verdict.by_offsets:
-                    why_not = "the group is stopped: records wait, and it has no member"
+                    why_not = why_not or "the group is stopped: records wait, and it has no member"
                 found[dialect, role, why_not, ", ".join(by) if why_not is None else None] += count
         rows += [
             {

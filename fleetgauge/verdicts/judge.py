@@ -273,7 +273,8 @@ class _Round:
         length_s = float(self._window.length_s)
         if not case.judged_us:
             return length_s
-        return min((self._window.end_us - case.judged_us) / 1_000_000, max(length_s, LONGEST_COVERED_S))
+        since_s = (self._window.end_us - case.judged_us) / 1_000_000  # 0 after a window without rows of clients
+        return max(length_s, min(since_s, LONGEST_COVERED_S))
 
     def _ratios(self, case: Case, sides: Numbers, excess: Numbers, covered_s: float) -> dict[str, float]:
         """Of each measure that is bad, or raised the case before, the ratio of the unit that is worst by it."""

@@ -55,7 +55,8 @@ class Pack:
 
     def _packed(self, bronze: list[RecordBatch]) -> RecordBatch:
         of_task: dict[int, list[RecordBatch]] = {}
-        for shard, rows in by_shard(pa.Table.from_batches(bronze, BRONZE).combine_chunks(), self.shards):
+        pushes = pa.Table.from_batches(bronze).select(BRONZE.names).cast(BRONZE)  # Spark's own say more of their types
+        for shard, rows in by_shard(pushes.combine_chunks(), self.shards):
             of_task.setdefault(shard * self.tasks // self.shards, []).extend(in_order(rows))
         contents = [_written(batches) for batches in of_task.values()]
         columns: list[Array] = [pa.array(list(of_task), pa.int32()), pa.array(contents, pa.binary())]

@@ -155,7 +155,7 @@ def test_after_a_restart_it_reads_the_hour_back_also_while_no_node_runs(tmp_path
         )
         for name in names:
             assert rows[name]["client_instance_id"] == before[name]["client_instance_id"]
-        wait_until_said(fleet, "not known now")
+        wait_until_said(fleet, "are not available")
 
 
 @pytest.mark.skipif(bool(MISSING), reason=MISSING or "a broker can be run")

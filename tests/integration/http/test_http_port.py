@@ -64,12 +64,12 @@ def test_no_answer_is_kept_by_caches_or_taken_for_another_type(node: Node) -> No
 @pytest.mark.parametrize(
     ("path", "status", "says"),
     [
-        ("/<script>", 404, "there are /healthz, /readyz, /metrics, /clients"),
-        ("/clients/../metrics", 404, "nothing is served there"),
+        ("/<script>", 404, "the paths are /healthz, /readyz, /metrics, /clients"),
+        ("/clients/../metrics", 404, "nothing is served at this path"),
         ("/clients?<script>=1", 400, "parameters are instance_id"),
         ("/clients?state=<script>", 400, "states are ended"),
         ("/clients?state=live&state=late", 400, "at most once"),
-        ("/clients?sort=<script>", 400, "sorts are client_instance_id"),
+        ("/clients?sort=<script>", 400, "sort has to be one of client_instance_id"),
         ("/clients?order=up", 400, "asc or desc"),
         ("/clients?format=xml", 400, "json or jsonl"),
         ("/clients?limit=0", 400, "between 1 and 5000"),

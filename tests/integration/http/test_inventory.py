@@ -319,7 +319,7 @@ def test_a_node_that_does_not_run_is_one_sentence(tmp_path: Path, node: Node) ->
         (("--url", "file:///etc/passwd"), "--url is http(s)://host:port"),
         (("--url", url_of(node) + "/nowhere"), "answered 404"),
         (("--log-dirs", str(node.data), "--state", "alive"), "states are ended, vanished"),
-        (("--log-dirs", str(node.data), "--sort", "colour"), "sorts are client_instance_id"),
+        (("--log-dirs", str(node.data), "--sort", "colour"), "sort has to be one of client_instance_id"),
         (("--log-dirs", str(node.data), "--instance-id", "x"), "22 characters"),
     ):
         ended = run_cli("clients", *source, check=False)

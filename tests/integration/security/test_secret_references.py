@@ -49,7 +49,7 @@ scram-sha-256 = "${{file:{users}}}"
         node.config_file.write_text(config + '[client-metrics.other]\nmetrics = "*"\n')
         assert node.process is not None
         node.process.send_signal(signal.SIGHUP)
-        until_written(node, "the configuration was refused")
+        until_written(node, "the configuration was rejected")
         assert f"sasl.users.alice.scram-sha-256 ({node.config_file}): ${{file:{users}}}: there is no" in node.output()
         assert code_of(node, "second") == NONE
         assert node.status()["telemetry"]["subscriptions"] == ["default"]

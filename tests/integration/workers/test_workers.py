@@ -239,7 +239,7 @@ def test_a_reread_configuration_is_taken_over_by_all_workers_or_by_none(node: No
         assert all(client.get(uuid.uuid4()).requested_metrics == ["a.", "b."] for client in pair)
         node.config_file.write_text('[client-metrics.all]\ninterval.ms = "soon"\n')
         node.process.send_signal(signal.SIGHUP)
-        wait_for_line(node, "the configuration was refused")
+        wait_for_line(node, "the configuration was rejected")
         assert [client.get(uuid.uuid4()).push_interval_ms for client in pair] == [2_000, 2_000]
         node.config_file.write_text(whole)
         node.process.send_signal(signal.SIGHUP)

@@ -13,6 +13,7 @@ from spark.landing_zone import NOON_US, LandingZone, push
 from support.fleet.silver_tables import SilverTables
 
 from fleetgauge.fleet.decode.stage import MAX_CHUNK_BYTES
+from fleetgauge.fleet.engines import parcels
 from fleetgauge.fleet.engines.engine import InProcess
 from fleetgauge.fleet.errors import LandingError
 from fleetgauge.fleet.silver.batch import points_of
@@ -160,7 +161,7 @@ def test_what_is_remembered_stays_while_the_next_instances_come(
 ) -> None:
     """However many rows make a chunk: some have the end of one instance and the beginning of the next."""
     monkeypatch.setattr("fleetgauge.fleet.silver.batch.regroup", lambda batches, _: iter(batches))
-    monkeypatch.setattr(InProcess, "rows_at_once", rows)
+    monkeypatch.setattr(parcels, "ROWS_AT_ONCE", rows)
     tables.read([of(instance, 0, total(10.0)) for instance in "abc"])
     tables.read(
         [of("a", 1, b""), of("a", 2, total(14.0)), of("b", 2, total(15.0)), of("c", 1, b""), of("c", 2, total(16.0))]
@@ -174,7 +175,7 @@ def test_ids_that_begin_with_any_character_have_a_file_of_their_series_each(
     rows: int, tables: SilverTables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fleetgauge.fleet.silver.batch.regroup", lambda batches, _: iter(batches))
-    monkeypatch.setattr(InProcess, "rows_at_once", rows)
+    monkeypatch.setattr(parcels, "ROWS_AT_ONCE", rows)
     assert len(FIRST_CHARACTERS) == 64
     pushes = [
         of(first, 0, total(10.0), client_instance_id=f"{first}{second:A<21}")
