@@ -51,7 +51,7 @@ def test_pushes_are_refused_on_a_full_disk_and_taken_when_there_is_room_again(di
     writer_opened = closing(RecordWriter(settings, spawn=at_once))
     with writer_opened as writer, closing(SqlitePushLogReader(settings, "otlp")) as reader:
         written, error = fill(writer, 1)
-        assert "room" in str(error)
+        assert "space" in str(error)
         assert str(disk) in str(error)
         again, _ = fill(writer, 5_000, metrics_bytes=1)
         for number in range(8_000, 8_020):
