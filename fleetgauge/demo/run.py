@@ -128,7 +128,7 @@ def _run_clients(node: ServedNode, data: DataDirectory, console: Console, time: 
 def _analyse(landing: Path, console: Console) -> list[dict[str, Any]]:
     """Prints inventory and latency, and returns the inventory's rows."""
     answers = landing.with_name("answers")
-    console.print("\n[bold]fleetgauge fleet show inventory latency[/]")
+    console.print(f"\n[bold]fleetgauge fleet show inventory latency --source {landing}[/]", soft_wrap=True)
     _fleet("show", "inventory", "latency", "--source", str(landing), "--format", "json", "--output", str(answers))
     files = sorted((answers / "inventory").glob("*.json"))
     return [json.loads(line) for file in files for line in file.read_text(encoding="utf-8").splitlines()]
@@ -165,13 +165,11 @@ def _judge(landing: Path, engine: str, console: Console) -> list[dict[str, Any]]
     """Makes the tables, prints the ranked list, and returns its rows."""
     tables, rules = str(landing.with_name("tables")), landing.with_name("rules.toml")
     rules.write_text(_RULES, encoding="utf-8")
-    console.print(
-        f"\n[bold]fleetgauge fleet run --engine {engine} --tables {tables} --window {_WINDOW} --rules {rules}[/]",
-        soft_wrap=True,
-    )
-    options = ("--engine", engine, "--tables", tables, "--window", _WINDOW, "--rules", str(rules))
-    _fleet("run", "--source", str(landing), *options)
-    console.print("\n[bold]fleetgauge fleet verdicts[/]")
+    options = ["--source", str(landing), "--engine", engine, "--tables", tables]
+    options += ["--window", _WINDOW, "--rules", str(rules)]
+    console.print(f"\n[bold]fleetgauge fleet run {' '.join(options)}[/]", soft_wrap=True)
+    _fleet("run", *options)
+    console.print(f"\n[bold]fleetgauge fleet verdicts --tables {tables}[/]", soft_wrap=True)
     _fleet("verdicts", "--tables", tables)
     answers = landing.with_name("verdicts")
     _fleet("verdicts", "--tables", tables, "--format", "json", "--output", str(answers))

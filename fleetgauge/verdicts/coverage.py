@@ -60,7 +60,7 @@ def coverage(clients: Table, memory: Memory, rules: Rules | None = None) -> Tabl
     for name in seen.keys() - set(ids):
         for role, own in _ROLES.items():
             if has := seen[name] & own:
-                kinds[NO_TELEMETRY, role, False, has, True, _UNSEEN] += 1
+                kinds[NO_TELEMETRY, role, None, has, True, _UNSEEN] += 1
     rows: list[dict[str, Any]] = []
     for verdict in verdicts_of(rules):
         found: dict[tuple[Any, ...], int] = Counter()

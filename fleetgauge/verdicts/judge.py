@@ -296,9 +296,7 @@ class _Round:
         self._cases[code] = case
         return case
 
-    def _raise(
-        self, case: Case, place: int, units: Numbers, measure: str, ratio: float, covered_s: float
-    ) -> None:  # fmt: skip
+    def _raise(self, case: Case, place: int, units: Numbers, measure: str, ratio: float, covered_s: float) -> None:
         window, finding, for_s = self._window, self._finding, self._figures["for_s"]
         test, excess = finding.tests[int(measure)], min(ratio, _MOST_EXCESS)
         share = 1.0 if test.share is None else float(test.share[units].max())

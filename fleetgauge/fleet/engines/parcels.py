@@ -45,11 +45,13 @@ class Pack:
     def __call__(self, bronze: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
         """Packs about 64 MiB of pushes at a time."""
         waiting: list[RecordBatch] = []
+        waiting_bytes = 0
         for batch in bronze:
             waiting.append(batch)
-            if sum(rows.nbytes for rows in waiting) > _PACKED_BYTES:
+            waiting_bytes += batch.nbytes
+            if waiting_bytes > _PACKED_BYTES:
                 yield self._packed(waiting)
-                waiting = []
+                waiting, waiting_bytes = [], 0
         if waiting:
             yield self._packed(waiting)
 

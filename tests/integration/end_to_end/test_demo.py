@@ -20,7 +20,7 @@ def test_the_demo_ends_with_the_ranked_list_and_the_consumer_that_hardly_polls_c
     command = [sys.executable, "-m", "fleetgauge", "demo", "--keep", str(tmp_path / "demo")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=5 * PATIENCE_S, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    shown = done.stdout.partition("\nfleetgauge fleet verdicts\n")[2].splitlines()
+    shown = done.stdout.partition("\nfleetgauge fleet verdicts --tables ")[2].splitlines()[1:]
     first = next(number for number, line in enumerate(shown) if line.startswith(" 1  "))
     assert " ".join(shown[first].split()).startswith("1 warning slow-processing client invoices-consumer since ")
     assert shown[first + 1].strip().startswith("invoices-consumer spends ")
@@ -33,7 +33,7 @@ def test_the_demo_ends_with_the_ranked_list_and_the_consumer_that_hardly_polls_c
     except JavaError:
         assert "Without PySpark, which would have made the tables" in done.stdout
     else:
-        assert "fleetgauge fleet run --engine spark" in done.stdout
+        assert re.search(r"^fleetgauge fleet run .* --engine spark ", done.stdout, re.MULTILINE)
         answers = re.findall(r"([\w-]+) +\S (\d+) +\S (\d+) ", done.stdout.partition(".load(landing)")[2])
         assert len(answers) == 4
         assert all(by_spark == by_process for _, by_spark, by_process in answers)

@@ -237,6 +237,7 @@ def test_coverage_says_what_is_judged_by_traffic() -> None:
     rows = coverage(found.client_table(), found.memory).to_pylist()
     throttled = {(row["library"], row["role"], row["instances"]) for row in rows if row["verdict"] == "throttled"}
     assert throttled == {("no telemetry", "producer", 1), ("no telemetry", "consumer", 1)}
+    assert "group-offsets" not in {source for row in rows for source in (row["judged_by"] or "").split(", ")}
 
 
 def test_coverage_says_of_clients_with_telemetry_what_traffic_adds() -> None:
