@@ -470,11 +470,11 @@ def test_fleetgauge_quotas_plans_and_applies_the_same_at_a_broker_and_at_a_node(
     with AdminClient(broker.port) as there:
         wait_for(partial(quotas_of, there), "what a test before has removed", until=lambda found: not found)
     assert same("plan", text=more) == (
-        2,
+        4,
         (
             "+ users/<default>/clients/a%2Fb.c  consumer_byte_rate  5  (add)\n"
             "+ users/alice  producer_byte_rate  1048576  (add)\n"
-            "+ users/alice  request_percentage  12.5  (add)\n2"
+            "+ users/alice  request_percentage  12.5  (add)\n4"
         ),
     )
     assert same("apply", "--yes", text=more)[1].endswith("Applied.\n")
