@@ -214,7 +214,7 @@ class Selecting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spark:
-    """What computes, and Spark's session."""
+    """Engine options, and those of Spark's session."""
 
     panel: ClassVar = SPARK
 
@@ -274,7 +274,7 @@ class SparkJob(Spark):
         return [option for option, value in given.items() if value is not None]
 
     def settings(self) -> "SessionSettings":
-        """How to start Spark, for `start_session`."""
+        """Settings for `start_session`."""
         from fleetgauge.fleet.spark.session import SessionSettings
 
         return SessionSettings(
@@ -288,7 +288,7 @@ class SparkJob(Spark):
     def run_context(
         self, source: TopicSource | str, kafka: KafkaClient, notes: "Console", progress: bool
     ) -> "RunContext":
-        """What a run of the source works with."""
+        """Context of a run over a source."""
         from fleetgauge.fleet.pipeline.run import RunContext
 
         return RunContext(

@@ -221,11 +221,11 @@ def maintain(
 
 def _duration_us(option: str, text: str, up_to_us: int | None = None) -> int:
     """A duration; without a bound it may not be zero."""
-    found = parse_duration_us(text)
-    if found is None or (found > up_to_us if up_to_us is not None else not found):
+    duration_us = parse_duration_us(text)
+    if duration_us is None or (duration_us > up_to_us if up_to_us is not None else not duration_us):
         allowed = "up to 1d" if up_to_us is not None else "above zero and up to 30d"
         raise WrongOptionError(f"{option} is {text!r}: give a duration {allowed}, such as 10s, 5m or 1h")
-    return found
+    return duration_us
 
 
 def window_seconds(text: str | None) -> int | None:
