@@ -391,6 +391,6 @@ def parse_conf(texts: Iterable[str] | None) -> dict[str, str]:
     for text in texts or ():
         key, equals, value = text.partition("=")
         if not equals or not key.startswith("spark."):
-            raise WrongOptionError(f"{text!r} is no setting of Spark: give --conf spark.executor.memory=2g")
+            raise WrongOptionError(f"{text!r} is not a setting of Spark: give --conf spark.executor.memory=2g")
         parsed[key] = value
     return parsed

@@ -238,5 +238,5 @@ def window_seconds(text: str | None) -> int | None:
         return None
     length_us = parse_duration_us(text)
     if not length_us or length_us % _SECOND_US or _DAY_US % length_us:
-        raise WrongOptionError(f"{text!r} is no window that divides a day: give --window 60s, 5m or 1h")
+        raise WrongOptionError(f"{text!r} is not a window that divides a day: give --window 60s, 5m or 1h")
     return length_us // _SECOND_US

@@ -110,7 +110,7 @@ class Destinations:
             return []
         source = parse_source(self.topic, (), self.topic_config)
         if not isinstance(source, TopicSource):
-            raise FleetError(f"{self.topic} is no topic: give --topic kafka://host:port[,host:port]/topic")
+            raise FleetError(f"{self.topic} is not a topic: give --topic kafka://host:port[,host:port]/topic")
         with needs_extra("kafka"):
             from fleetgauge.fleet.watch.topic import ToTopic
         return [ToTopic(source)]

@@ -187,7 +187,7 @@ def _of_brokers(replay: Replay, asked: Any, percent: float | None) -> "tuple[Ans
         since, until = replay.times(_DEFAULT_SINCE)
         step_us = parse_duration_us(replay.step)
         if not step_us or step_us < 1_000_000:  # a second
-            raise FleetError(f"--step {replay.step!r} is no time of a second or more: give 15s, 30s or 1m")
+            raise FleetError(f"--step {replay.step!r} is not a time of a second or more: give 15s, 30s or 1m")
         times = since or _EPOCH, until or now()
         samples = read_prometheus(replay.prometheus, replay.query, *times, step_us // 1_000_000)
     elif replay.rates is not None:

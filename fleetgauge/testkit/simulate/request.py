@@ -111,7 +111,7 @@ def _parse(text: str, hours: float) -> Pathology:
 def _seconds(text: str, part: str) -> float:
     duration = 0 if text == "0" else parse_duration_us(text)
     if duration is None:
-        raise FleetError(f"--with: {text!r} in {part!r} is no time since the beginning, such as 90s, 30m or 2h")
+        raise FleetError(f"--with: {text!r} in {part!r} is not a time since the beginning: give 90s, 30m or 2h")
     return duration / _MICRO
 
 

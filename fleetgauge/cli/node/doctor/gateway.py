@@ -93,7 +93,7 @@ def _addresses(config: ServiceConfig, settings: GatewaySettings, metadata: Any) 
     if config.node_id not in advertised:
         known = ", ".join(map(str, sorted(advertised)))
         remedy = "Set node.id to the id of the broker behind this gateway."
-        yield warning("node.id", f"{config.node_id} is none of the cluster's brokers: {known}", remedy)
+        yield warning("node.id", f"{config.node_id} is not one of the cluster's brokers: {known}", remedy)
         return
     host, port = _for_clients(settings, config.node_id, *advertised[config.node_id])
     own = config.advertised_listeners or config.listeners
@@ -209,12 +209,12 @@ def _exchanged(connection: socket.socket, request: bytes) -> bytes:
     with connection.makefile("rb") as stream:
         size = int.from_bytes(_exactly(stream.read, 4), signed=True)
         if not 4 <= size <= _MAX_RESPONSE_BYTES:
-            raise ValueError("what answers there is no Kafka broker, or has TLS; see gateway.security.protocol")
+            raise ValueError("the server there is not a Kafka broker, or requires TLS: see gateway.security.protocol")
         return _exactly(stream.read, size)
 
 
 def _exactly(read: Callable[[int], bytes], size: int) -> bytes:
     received = read(size)
     if len(received) < size:
-        raise ValueError("the broker ended the connection: it wants TLS or is no Kafka broker")
+        raise ValueError("the broker ended the connection: it requires TLS or is not a Kafka broker")
     return received

@@ -173,7 +173,7 @@ def check_writable(check: str, path: Path) -> Finding:
     """A directory that exists and is writable, or can be created."""
     there = _existing(path)
     if not there.is_dir():
-        return error(check, f"{there} is no directory", "Name a directory.")
+        return error(check, f"{there} is not a directory", "Name a directory.")
     if not os.access(there, os.W_OK | os.X_OK):
         return error(
             check,
