@@ -124,7 +124,7 @@ def _started(settings: Callable[[], "SessionSettings"]) -> "SparkSession":
         from fleetgauge.fleet.spark.session import start_session
     except ModuleNotFoundError as error:
         raise NotInstalledError(
-            f"{error.name} is not installed, and large inputs, topics, other file systems and --master need "
+            f"{error.name} is not installed, and topics, other file systems and --master need "
             "PySpark: pip install 'fleetgauge[spark]'"
         ) from error
     return start_session(settings())
