@@ -176,7 +176,8 @@ class Batches(KafkaClient):
     processes: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Most processes that compute a batch without Spark; by default one for each CPU, at most 8."
+            min=1,
+            help="Most processes that compute a batch without Spark; by default one for each CPU and GiB, at most 8.",
         ),
     ] = None
 

@@ -15,6 +15,7 @@ from typing import Final, Generic
 import loky
 from loky.process_executor import BrokenProcessPool
 
+from fleetgauge.base.machine import memory_bytes
 from fleetgauge.fleet import shards
 from fleetgauge.fleet.arrow import RecordBatch, pa
 from fleetgauge.fleet.engines.engine import Batch, Part, Result, Task, read_batch, set_aside
@@ -27,13 +28,21 @@ MAX_PROCESSES: Final = 8
 _BYTES_A_PROCESS: Final = 8 * 1024 * 1024
 """Parquet of a landing zone that is worth a process of its own [B]: some 700,000 points, or two seconds."""
 
+_MEMORY_A_PROCESS: Final = 1024 * 1024 * 1024
+"""Memory of the machine that a process wants [B]: it takes some 650 MB."""
+
 _LOOKS_EVERY_S: Final = 1.0
 """Time between looks whether the process that started this one is still there [s]."""
 
 
 def processes_for(amount: int, most: int | None = None) -> int:
-    """Number of processes for so much Parquet of a landing zone [B]; `most` by default as many as CPUs, at most 8."""
-    return max(1, min(most or min(loky.cpu_count(), MAX_PROCESSES), amount // _BYTES_A_PROCESS))
+    """Number of processes for so much Parquet of a landing zone [B].
+
+    `most` is by default the number of CPUs, as memory allows, at most 8; a container's limits count.
+    """
+    if most is None:
+        most = min(loky.cpu_count(), memory_bytes() // _MEMORY_A_PROCESS, MAX_PROCESSES)
+    return max(1, min(most, amount // _BYTES_A_PROCESS))
 
 
 class InProcesses:

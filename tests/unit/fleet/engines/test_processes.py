@@ -13,6 +13,7 @@ from spark.landing_zone import LandingZone, push
 from support.waiting import PATIENCE_S
 
 from fleetgauge.fleet.arrow import RecordBatch
+from fleetgauge.fleet.engines import processes
 from fleetgauge.fleet.engines.engine import MAX_BAD_FILES, Batch, InProcess
 from fleetgauge.fleet.engines.processes import MAX_PROCESSES, InProcesses, processes_for
 from fleetgauge.fleet.errors import FleetError, LandingError
@@ -95,10 +96,17 @@ def test_processes_end_when_the_run_is_killed_and_say_nothing(tmp_path: Path) ->
     assert said == ""
 
 
-def test_small_zones_are_read_in_this_process_and_large_ones_by_as_many_as_there_are_cpus(
+def test_small_zones_are_read_in_this_process_and_large_ones_by_as_many_as_the_machine_bears(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for cpus, expected in ((1, [1, 1, 1, 1]), (4, [1, 1, 2, 4]), (64, [1, 1, 2, MAX_PROCESSES])):
+    all_of_them = [1, 1, 2, MAX_PROCESSES]
+    for cpus, gib, expected in (
+        (1, 64, [1, 1, 1, 1]),
+        (4, 64, [1, 1, 2, 4]),
+        (64, 64, all_of_them),
+        (64, 2, [1, 1, 2, 2]),
+    ):
         monkeypatch.setattr(loky, "cpu_count", lambda cpus=cpus: cpus)
+        monkeypatch.setattr(processes, "memory_bytes", lambda gib=gib: gib * 1024 * MIB)
         assert [processes_for(size) for size in (0, 15 * MIB, 16 * MIB, 1024 * MIB)] == expected
     assert [processes_for(1024 * MIB, most) for most in (1, 3, 20)] == [1, 3, 20]
