@@ -94,8 +94,9 @@ class DataOptions(ConfigOptions):
 
         root = self.log_dirs if self.log_dirs is not None else self.read().log_dirs
         if not root.is_dir():
+            near = "" if root.is_absolute() else " (a relative path counts from the working directory)"
             raise ConfigError(
-                "log.dirs", f"there is no data directory {root.absolute()}; name one with --log-dirs or --config"
+                "log.dirs", f"there is no data directory {root.absolute()}{near}; name one with --log-dirs or --config"
             )
         return DataDirectory(root)
 

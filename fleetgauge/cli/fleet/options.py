@@ -166,17 +166,30 @@ class Batches(KafkaClient):
 
     max_files: Annotated[
         int | None,
-        typer.Option(min=1, help="Files of a landing zone that one batch reads; by default 256 MiB of them."),
+        typer.Option(
+            min=1, help="Files of a landing zone that one batch reads; by default 256 MiB on Spark, 16 MiB a process."
+        ),
     ] = None
     max_records: Annotated[
         int | None, typer.Option(min=1, help="Records of a topic that one batch reads; by default two millions.")
+    ] = None
+    processes: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Most processes that compute a batch without Spark; by default one for each CPU and GiB, at most 8.",
+        ),
     ] = None
 
     def bounds(self) -> "Bounds":
         """Limits of a batch."""
         from fleetgauge.fleet.pipeline.source import MAX_BATCH_RECORDS, Bounds
 
-        return Bounds(max_files=self.max_files, max_records=self.max_records or MAX_BATCH_RECORDS)
+        return Bounds(
+            max_files=self.max_files,
+            max_records=self.max_records or MAX_BATCH_RECORDS,
+            max_processes=self.processes,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -108,7 +108,7 @@ class OffsetsRun:
             "rounds": self._status["rounds"] + 1,
             "groups": len({each.group_id for each in samples if each.group_id is not None}),
             "round_ms": self._time.hi_res_clock_ms() - begin_ms,
-            "sampled_at": self._time.milliseconds(),
+            "sampled_at": self._time.microseconds(),
         }
         log.debug("group_offsets.round", **self._status)
         return samples
