@@ -64,7 +64,7 @@ class Reporters:
                 if not self.plugin.add(reporter):
                     log.info(
                         "listener.reporter_takes_no_pushes",
-                        message="pushes need client_receiver() or client_telemetry_exporter(); it has none, or they "
+                        message="it gets none: client_receiver() and client_telemetry_exporter() are missing, or "
                         "return None",
                         reporter=name,
                     )
