@@ -108,7 +108,7 @@ class DataOptions(ConfigOptions):
         """
         from fleetgauge.node import audit
 
-        found = self.read(*(() if self.log_dirs is None else (f"log.dirs={self.log_dirs}",)))
-        audit.configure(found.audit_settings(), found.secrets())
+        config = self.read(*(() if self.log_dirs is None else (f"log.dirs={self.log_dirs}",)))
+        audit.configure(config.audit_settings(), config.secrets())
         audit.record(event, f"os:{getpass.getuser()}", "", **fields)
         audit.close()

@@ -227,7 +227,7 @@ class Selecting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spark:
-    """What computes, and Spark's session."""
+    """Engine options, and those of Spark's session."""
 
     panel: ClassVar = SPARK
 
@@ -287,7 +287,7 @@ class SparkJob(Spark):
         return [option for option, value in given.items() if value is not None]
 
     def settings(self) -> "SessionSettings":
-        """How to start Spark, for `start_session`."""
+        """Settings for `start_session`."""
         from fleetgauge.fleet.spark.session import SessionSettings
 
         return SessionSettings(
@@ -301,7 +301,7 @@ class SparkJob(Spark):
     def run_context(
         self, source: TopicSource | str, kafka: KafkaClient, notes: "Console", progress: bool
     ) -> "RunContext":
-        """What a run of the source works with."""
+        """Context of a run over a source."""
         from fleetgauge.fleet.pipeline.run import RunContext
 
         return RunContext(
@@ -404,6 +404,6 @@ def parse_conf(texts: Iterable[str] | None) -> dict[str, str]:
     for text in texts or ():
         key, equals, value = text.partition("=")
         if not equals or not key.startswith("spark."):
-            raise WrongOptionError(f"{text!r} is no setting of Spark: give --conf spark.executor.memory=2g")
+            raise WrongOptionError(f"{text!r} is not a setting of Spark: give --conf spark.executor.memory=2g")
         parsed[key] = value
     return parsed
