@@ -167,7 +167,7 @@ class Batches(KafkaClient):
     max_files: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Files of a landing zone that one batch reads; by default 256 MiB on Spark, 16 MiB a process."
+            min=1, help="Files of a landing zone that one batch reads; by default 256 MiB on Spark, 18 MiB a process."
         ),
     ] = None
     max_records: Annotated[

@@ -1,7 +1,7 @@
 """`fleet whatif`: the clients that other quotas would have throttled."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -210,12 +210,13 @@ def _of_tables(tables: str, replay: Replay, spark: SparkJob, asked: Any, percent
     from fleetgauge.fleet.tables.paths import qualified, storage_options
     from fleetgauge.fleet.tables.store import Store
     from fleetgauge.fleet.whatif import engines
-    from fleetgauge.fleet.whatif.whatif import answer, clients_of, fleet_of, parts_of, reader, stretch
+    from fleetgauge.fleet.whatif.whatif import answer, clients_of, fleet_of, held_in, parts_of, reader, stretch
 
     with explained(f"fleet whatif of {tables}"):
         store = Store(qualified(tables), storage_options(parse_conf(spark.conf)))
         of = stretch(store, *replay.times(_DEFAULT_SINCE))
         fleet = fleet_of(clients_of(store, of), asked)
+        held = held_in(store, fleet, of)
         read = reader(store, fleet, of, to_one=replay.spread == "one")
         if choose(Work(kind=Kind.REPLAY, amount=of.rows), spark.asked) is EngineName.SPARK:
             session = _session(spark)
@@ -225,7 +226,7 @@ def _of_tables(tables: str, replay: Replay, spark: SparkJob, asked: Any, percent
             result = answer(
                 fleet, asked, lambda task: engines.on_spark(session, read, parts, task), of.window_s, percent
             )
-            return result, of.window_s
+            return replace(result, held=held), of.window_s
         parts = parts_of(of)
         with _progress(spark.progress) as bar:
 
@@ -233,7 +234,8 @@ def _of_tables(tables: str, replay: Replay, spark: SparkJob, asked: Any, percent
                 shown = bar.add_task(task.stage, total=len(parts))
                 return engines.in_process(read, parts, task, lambda done: bar.update(shown, completed=done))
 
-            return answer(fleet, asked, run, of.window_s, percent), of.window_s
+            result = answer(fleet, asked, run, of.window_s, percent)
+        return replace(result, held=held), of.window_s
 
 
 def _session(spark: SparkJob) -> Any:

@@ -365,7 +365,7 @@ class _Run:
         elif are_by_other_rules(self.store, request.rules, self.window_s):
             self.progress.stage(catalog.VERDICTS.name)
             self._is_judged_anew = replace_verdicts(
-                self.store, [(EPOCH, latest)], request.rules, self.window_s, judged_to
+                self.store, self.engine, [(EPOCH, latest)], request.rules, self.window_s, judged_to
             )
         if waiting.spans or self._reports or any(each.files for each in self._beside.values()):
             pending.close(self.store, self._row(waiting, now))

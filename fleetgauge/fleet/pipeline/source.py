@@ -23,8 +23,9 @@ MAX_BATCH_BYTES: Final = 256 * 1024 * 1024
 """Parquet of a landing zone that one batch reads on Spark [B], unless a number of files is given: of real clients some
 twenty million data points, whose payloads are twenty times as large."""
 
-MAX_BATCH_BYTES_A_PROCESS: Final = 16 * 1024 * 1024
-"""The same for each process without Spark, which holds its part of a batch's payloads in memory."""
+MAX_BATCH_BYTES_A_PROCESS: Final = 18 * 1024 * 1024
+"""The same for each process without Spark, which holds its part of a batch's payloads in memory: a whole file
+of an exporter."""
 
 MAX_BATCH_RECORDS: Final = 2_000_000
 """Records of a topic that one batch reads."""
