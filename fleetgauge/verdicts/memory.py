@@ -17,7 +17,7 @@ _MOST: Final = 0.3
 """Of a window's difference, what a history learns from (log): outliers move it little. So the double of what was before
 has become the expected value after some 14 hours."""
 
-FORM: Final = 9
+FORM: Final = 10
 """Of `Memory.parts`; another one is judged anew. To be raised with whatever changes it."""
 
 DAY_US: Final = 86_400_000_000
@@ -346,7 +346,8 @@ class Memory:
 
     def _rename(self, new: Mapping[str, Numbers]) -> None:
         """Gives histories, facts and cases the new numbers of their subjects."""
-        for name, kind in (("lag", "instance"), ("queue", "client"), ("idle", "client")):
+        of_clients = "queue", "idle", "commit_latency_avg_ms", "fetch_latency_avg_ms"
+        for name, kind in (("lag", "instance"), *((name, "client") for name in of_clients)):
             history = self.history(name)
             history.rename(new[kind][history.keys])
         for name in ("latency", "above", "longer_ms"):
