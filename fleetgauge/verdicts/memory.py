@@ -350,7 +350,7 @@ class Memory:
         for name, kind in (("lag", "instance"), *((name, "client") for name in of_clients)):
             history = self.history(name)
             history.rename(new[kind][history.keys])
-        for name in ("latency", "above", "longer_ms"):
+        for name in ("latency", "busy", "above", "longer_ms"):
             of_paths = self.history(name)
             series, node = of_paths.keys // PATHS, new["node"][of_paths.keys % PATHS]
             client = new["client"][series // KINDS]
