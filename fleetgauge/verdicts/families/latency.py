@@ -20,7 +20,7 @@ from fleetgauge.verdicts.arrow import Numbers
 from fleetgauge.verdicts.declare import OWN_HISTORY, PEERS, Finding, Threshold, Verdict
 from fleetgauge.verdicts.families.peers import beside_other_nodes, beside_peers
 from fleetgauge.verdicts.memory import Memory
-from fleetgauge.verdicts.paths import paths_of
+from fleetgauge.verdicts.paths import Paths, paths_of
 from fleetgauge.verdicts.registry import PATHS
 from fleetgauge.verdicts.rules import Figures
 from fleetgauge.verdicts.window import (
@@ -29,6 +29,7 @@ from fleetgauge.verdicts.window import (
     FRANZ_GO,
     JAVA,
     LONGEST_COVERED_S,
+    PRODUCER,
     Groups,
     Subjects,
     Window,
@@ -53,6 +54,10 @@ whole of it where there is none, and less where more has gathered meanwhile."""
 _ALIKE: Final = float(np.log(1.3))
 """Latencies this near to the usual ones (log) are as before."""
 
+
+_OTHERS: Final = 2
+_OF_ALL: Final = 0.1
+"""How many other producers of a cluster, and which part of all, take longer at all brokers if a slow one is why."""
 
 _SPREAD: Final = float(np.log(1.5))
 """Factor (log) within which clients of a slow broker differ, though it is the broker that is slow."""
@@ -145,6 +150,10 @@ def _parts(window: Window, memory: Memory, figures: Figures) -> Parts:
     own = np.maximum(value, wait) - np.maximum(before, wait)
     common = _part_of(np.fmax(node_effect, 0)[at], node_delay_ms[at], own, before, is_longest)
     own_client = by_series.medians(own - common, low=True)
+    followed = _by_followers(paths, own_client, own - common, before, node_effect)
+    if followed is not None:
+        common += followed[by_series.of]
+        own_client = by_series.medians(own - common, low=True)
     history.learn(key, learned, window.seconds_of(paths.client), least_s)
     return Parts(
         row=row, path_of=path_of, link_value=link_value, client=paths.client, node=paths.node, series=by_series.of,
@@ -212,6 +221,39 @@ def _part_of(shared: Numbers, delay_ms: Numbers, own: Numbers, usual: Numbers, i
     )
     of_longest = np.minimum(shared + np.minimum(shared, _SPREAD), np.fmax(own, 0))
     return np.where(is_longest, of_longest, np.maximum(np.minimum(shared, most), least))
+
+
+def _by_followers(paths: Paths, longer: Numbers, rest: Numbers, usual: Numbers, node_effect: Numbers) -> Numbers | None:
+    """How much longer producers take at all brokers since a slow one follows these: `acks=all` waits for it.
+
+    Of each series (log); None where no one does. So it is where several producers of a cluster take longer at most of
+    their brokers, and at a slower one no longer than others: what a client is slow by itself is added there, too. What
+    one of them takes longer than most of them stays its own. Broker 3 takes 98 ms in place of 2, and 6 of 21 producers
+    take 12 ms in place of 3 at the others, too: none of the six is slow, but one that takes 40 ms is.
+
+    Args:
+        paths: of the window.
+        longer: of each series, how much longer it takes at most of its nodes beside what is the nodes' (log).
+        rest: of each path, what is beside its node's part (log).
+        usual: of each path, by its history (log).
+        node_effect: of each node (log).
+    """
+    series, at, clusters = paths.by_series.of, paths.by_node.of, int(paths.cluster.max(initial=0)) + 1
+    kind, cluster = np.zeros((2, len(longer)), np.int64)
+    kind[series], cluster[series] = paths.kind, paths.cluster[at]
+    slowest = np.zeros(clusters)
+    np.maximum.at(slowest, paths.cluster, np.fmax(node_effect, 0))
+    is_known = (kind // 4 == PRODUCER) & ~np.isnan(longer)
+    rises = is_known & (longer > _ALIKE) & (longer < slowest[cluster])
+    rises[series[(node_effect[at] > longer[series]) & (rest > _SPREAD)]] = False
+    many, known = (np.bincount(cluster[each], minlength=clusters) for each in (rises, is_known))
+    rises &= (many > np.maximum(_OTHERS, _OF_ALL * known))[cluster]
+    if not rises.any():
+        return None
+    is_longest, usual = kind == FRANZ_GO + 1, paths.by_series.medians(usual)
+    shared = medians(np.where(rises, cluster, -1), longer, clusters, low=True)
+    ms = medians(np.where(rises & ~is_longest, cluster, -1), _ms(usual + longer) - _ms(usual), clusters)
+    return np.where(rises, _part_of(shared[cluster], ms[cluster], longer, usual, is_longest), 0.0)
 
 
 def _of_nodes(window: Window, memory: Memory, above: Numbers, longer_ms: Numbers) -> tuple[Numbers, Numbers]:

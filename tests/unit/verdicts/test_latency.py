@@ -454,3 +454,34 @@ def test_the_longest_requests_of_franz_go_are_no_mean_delay_of_a_broker(window_s
 
     judged = Judged(window_s=window_s).windows(3600 // window_s, rows)
     assert {(row["verdict"], row["subject"]) for row in judged.rows} == {("slow-node", "3"), ("slow-client", "reader")}
+
+
+@pytest.mark.parametrize(
+    ("waiting", "by_itself", "found"),
+    [
+        ([1, 2, 3], [], []),
+        ([1, 2, 3, 4], [1], ["app-1"]),
+        ([], [1, 2, 3], ["app-1", "app-2", "app-3"]),
+        ([1], [], ["app-1"]),  # alone: the others do not wait for the broker
+    ],
+)
+def test_producers_that_wait_for_a_slow_broker_at_the_others_are_not_slow(
+    waiting: list[int], by_itself: list[int], found: list[str]
+) -> None:
+    """Broker 3 takes 98 ms in place of 3. Producers with `acks=all` take 12 ms at the others, whose follower it is; one
+    that is slow by itself takes 80 ms more everywhere.
+    """
+
+    def rows(number: int) -> list[Row]:
+        made: list[Row] = []
+        for at in range(9):
+            is_slow = number >= 6
+            later = 9.0 if is_slow and at in waiting else 0.0
+            own = 80.0 if is_slow and at in by_itself else 0.0
+            latencies = {1: 3.0 + later + own, 2: 3.1 + later + own, 3: 3.0 + own + (95.0 + at if is_slow else 0.0)}
+            made += with_links(client(f"app-{at}"), latencies)
+        return made
+
+    judged = Judged().windows(11, rows)
+    assert sorted(row["subject"] for row in judged.rows if row["verdict"] == "slow-client") == found
+    assert [row["subject"] for row in judged.rows if row["verdict"] != "slow-client"] == ["3"]
