@@ -204,7 +204,8 @@ class Case:
         level_s: evidence for it, less that against it; see `verdicts.evidence` [s].
         recent: by measure, of the last windows where these are short: end [us], length [s], figure and bound.
         raised: by measure, the evidence that it gave [s].
-        peak: the greatest excess of a mean so far.
+        lift: of its latest window that was bad by a mean; 0 once one is good. See `verdicts.evidence.raise_by_mean`.
+        held_s: evidence of the windows since, which counts once another one is bad [s].
         bad_windows: so far.
         first_bad_us, last_bad_us: beginning of the first bad window, end of the last [us].
         bound: of the figure in its last bad window.
@@ -235,7 +236,8 @@ class Case:
     level_s: float = 0.0
     recent: dict[str, list[list[float]]] = field(default_factory=dict)
     raised: dict[str, float] = field(default_factory=dict)
-    peak: float = 0.0
+    lift: float = 0.0
+    held_s: float = 0.0
     bad_windows: int = 0
     first_bad_us: int = 0
     last_bad_us: int = 0

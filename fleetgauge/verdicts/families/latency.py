@@ -343,9 +343,11 @@ def _slow_node(window: Window, memory: Memory, figures: Figures) -> Finding | No
     slow = np.bincount(parts.at[parts.is_telling & is_slow], minlength=count)
     enough = clients >= figures["least_clients"]
     most = slow >= figures["share"] * clients
-    effect = np.where(most, parts.node_effect, np.fmin(parts.node_effect, 0))
+    is_above = parts.node_effect > np.log(figures["factor"])
+    effect = np.where(is_above & ~most, 0.0, parts.node_effect)
     base = np.where(enough & ~np.isnan(parts.node_effect), 0.0, np.nan)
-    may_be = ~np.isnan(base) & (effect > np.log(figures["factor"]))  # else it is not slow, whatever is usual
+    # Else it is not slow, whatever is usual.
+    may_be = ~np.isnan(base) & (is_above & most | np.isin(parts.nodes, memory.codes("slow-node")))
     if may_be.any():  # medians of large groups take long
         base[may_be] = parts.by_node.medians(np.where(may_be[parts.at], parts.expected, np.nan))[may_be]
     test = _test(

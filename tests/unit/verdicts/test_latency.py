@@ -72,10 +72,32 @@ def test_a_broker_half_as_slow_again_is_none() -> None:
     assert judged.windows(6, lambda number: fleet(number, of_node(3, 1.5))).found == []
 
 
-def test_a_broker_slow_for_seven_minutes_is_none_though_three_windows_show_it() -> None:
+@pytest.mark.parametrize("window_s", [60, 300])
+@pytest.mark.parametrize("after_s", [0, 150, 200, 250])
+@pytest.mark.parametrize(
+    ("minutes", "factor", "is_found"), [(7, 5.0, False), (7, 20.0, False), (9, 20.0, False), (13, 2.7, True)]
+)
+def test_a_broker_is_slow_for_as_long_as_it_was_wherever_windows_begin(
+    minutes: int, factor: float, is_found: bool, after_s: int, window_s: int
+) -> None:
+    """The windows that it begins and ends in have a part of it alone: their means say which."""
+    begin_s = 1500 + after_s
+
+    def rows(number: int) -> list[Row]:
+        window = number * window_s, (number + 1) * window_s
+        slow_s = max(min(begin_s + 60 * minutes, window[1]) - max(begin_s, window[0]), 0)
+        return fleet(3, of_node(3, 1.0 + (factor - 1.0) * slow_s / window_s), clients=3)
+
+    judged = Judged(window_s=window_s).windows(3000 // window_s, rows)
+    assert [row["verdict"] for row in judged.rows] == ["slow-node"] * is_found
+
+
+def test_a_spike_before_does_not_make_what_lasts_shorter() -> None:
     judged = Judged().windows(6, lambda number: fleet(number, {}))
-    means = {6: 4.0, 7: 15.0, 8: 3.0}  # so 18 %, all and 14 % of the windows
-    assert judged.windows(6, lambda number: fleet(number, of_node(3, means.get(number, 1.0)))).found == []
+    factors = {6: 40.0, 7: 3.0, 8: 3.0}
+    assert judged.windows(6, lambda number: fleet(number, of_node(3, factors.get(number, 1.0)))).found == [
+        ("slow-node", "3", "cleared")
+    ]
 
 
 def test_load_that_slows_every_broker_is_no_slow_node() -> None:
