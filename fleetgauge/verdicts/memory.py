@@ -119,6 +119,7 @@ INSTANCE_FIELDS: Final = {
             "last_us",
             "terminated_us",
             "latest_us",
+            "spare_us",
             "client",
             "group",
             "version",
@@ -159,6 +160,7 @@ class Instances:
         first_us, last_us: receipt of its first push and its last one so far [us].
         terminated_us: receipt of its terminating push.
         latest_us: receipt of its latest push of all, as CLIENTS knows it.
+        spare_us: end of its latest window in which its application had time to spare, while it was too young to judge.
         client, group, version, dialect: its client id's number, its group's (-1 for none), that of its software, and
             its library.
         says_when_it_ends: 1 for a kind of client that sends a terminating push when it is closed.
