@@ -224,7 +224,8 @@ def _part_of(shared: Numbers, delay_ms: Numbers, own: Numbers, usual: Numbers, i
         for times in (1.0, _MOST_DELAYS)
     )
     of_longest = np.minimum(shared + np.minimum(shared, _SPREAD), np.fmax(own, 0))
-    return np.where(is_longest, of_longest, np.maximum(np.minimum(shared, most), least))
+    parts: Numbers = np.where(is_longest, of_longest, np.maximum(np.minimum(shared, most), least))
+    return parts
 
 
 def _by_followers(
