@@ -476,7 +476,7 @@ def client_panels() -> Iterator[Panel]:
 
     yield panel(
         "Latency by broker", "ms", ALL,
-        "Mean time from a request to its response. Node -1 is a bootstrap connection. A 0 of librdkafka is no measurement.",
+        "Mean time from a request to its response. Node -1 is a bootstrap connection. A 0 of librdkafka is not a measurement.",
         (of(f"{PRODUCE}{LATENCY}", ", node_id"), "{{client_id}} produces to {{node_id}}"),
         (of(f"{CONSUME}{LATENCY}", ", node_id"), "{{client_id}} consumes from {{node_id}}"),
     )  # fmt: skip

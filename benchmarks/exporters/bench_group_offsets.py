@@ -84,7 +84,7 @@ def measure(admin: AdminClient, bootstrap: str, rounds: int) -> dict[str, Any]:
         bootstrap_servers=bootstrap, path="-", writer="-", interval_ms=600_000, timeout_ms=60_000,
         max_requests_per_s=10_000,
     )  # fmt: skip
-    sampler = Sampler(admin, settings, SystemTime())
+    sampler = Sampler(lambda: admin, settings, SystemTime())
     sampler.round()  # connects, and learns coordinators and leaders
     found = []
     for _ in range(rounds):

@@ -24,6 +24,7 @@ import numpy as np
 
 from benchmarks.fleet.bench_judge import Fleet
 from fleetgauge.fleet.arrow import conformed, pa, pc
+from fleetgauge.fleet.engines.engine import InProcess
 from fleetgauge.fleet.engines.sql import answer
 from fleetgauge.fleet.gold.latency import latency
 from fleetgauge.fleet.gold.members import groups
@@ -128,7 +129,7 @@ def make(root: Path, clients: int, windows: int) -> int:
     write(store, catalog.VERSIONS, answer(versions(), found))
     store.make(catalog.POINTS)
     everything = [(datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC) - timedelta(days=1))]
-    replace_verdicts(store, everything, default_rules(), _WINDOW_S)
+    replace_verdicts(store, InProcess(), everything, default_rules(), _WINDOW_S)
     return total
 
 

@@ -30,6 +30,7 @@ from typing import Any
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
+from fleetgauge.fleet.engines.engine import InProcess
 from fleetgauge.fleet.pipeline.of_verdicts import replace_verdicts
 from fleetgauge.fleet.tables.store import Store
 from fleetgauge.verdicts.rules import default_rules
@@ -60,7 +61,11 @@ def judge_again(out: Path, window_s: int = 300) -> None:
     """Judges all windows of standing tables by the rules of now."""
     store = Store(str(out / "tables"), {})
     replace_verdicts(
-        store, [(datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))], default_rules(), window_s
+        store,
+        InProcess(),
+        [(datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))],
+        default_rules(),
+        window_s,
     )
 
 

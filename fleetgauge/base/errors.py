@@ -38,6 +38,20 @@ class FleetgaugeError(Exception):
     """Base class of the project's own exceptions; the text is one sentence for an operator."""
 
 
+def import_problem(error: Exception) -> str:
+    """Reason for an operator why a plugin's module cannot be imported.
+
+    >>> import_problem(ValueError("no licence"))
+    'ValueError: no licence'
+    """
+    if isinstance(error, ModuleNotFoundError):
+        return (
+            f"there is no module {error.name}; install it, or set PYTHONPATH to its directory (the working directory "
+            "is not searched)"
+        )
+    return f"{type(error).__name__}: {error}"
+
+
 class KafkaError(FleetgaugeError):
     """An error with a code in Kafka's protocol."""
 

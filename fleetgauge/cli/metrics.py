@@ -47,7 +47,7 @@ def metrics(
         fleetgauge metrics --prefix org.apache.kafka.consumer.fetch.manager. --format json
     """
     shown = answer.to().headings(_HEADINGS)
-    found = [
+    matching = [
         metric
         for metric in selected(prefix or ("*",))
         if (role is None or role in metric.roles)
@@ -57,14 +57,14 @@ def metrics(
     ]
 
     def text(console: Console) -> None:
-        if found:
-            rows = [_cells(metric) for metric in found]
+        if matching:
+            rows = [_cells(metric) for metric in matching]
             print_rows(console, shown or _HEADINGS, rows, least=() if shown else _LEAST)
-            console.print(f"{len(found)} metrics")
+            console.print(f"{len(matching)} metrics")
 
     names = [field.name for field in fields(KnownMetric)]
-    answer.print(Answer(text=text, rows=PlainRows([asdict(metric) for metric in found], names), is_array=True))
-    if not found:
+    answer.print(Answer(text=text, rows=PlainRows([asdict(metric) for metric in matching], names), is_array=True))
+    if not matching:
         typer.echo(_nothing(prefix or []), err=True)
         raise typer.Exit(1)
 

@@ -94,8 +94,9 @@ class DataOptions(ConfigOptions):
 
         root = self.log_dirs if self.log_dirs is not None else self.read().log_dirs
         if not root.is_dir():
+            near = "" if root.is_absolute() else " (a relative path counts from the working directory)"
             raise ConfigError(
-                "log.dirs", f"there is no data directory {root.absolute()}; name one with --log-dirs or --config"
+                "log.dirs", f"there is no data directory {root.absolute()}{near}; name one with --log-dirs or --config"
             )
         return DataDirectory(root)
 
@@ -107,7 +108,7 @@ class DataOptions(ConfigOptions):
         """
         from fleetgauge.node import audit
 
-        found = self.read(*(() if self.log_dirs is None else (f"log.dirs={self.log_dirs}",)))
-        audit.configure(found.audit_settings(), found.secrets())
+        config = self.read(*(() if self.log_dirs is None else (f"log.dirs={self.log_dirs}",)))
+        audit.configure(config.audit_settings(), config.secrets())
         audit.record(event, f"os:{getpass.getuser()}", "", **fields)
         audit.close()

@@ -9,6 +9,7 @@ from importlib.metadata import entry_points
 from pkgutil import resolve_name
 from typing import Any, Final
 
+from fleetgauge.base.errors import import_problem
 from fleetgauge.exporters.exporter import Exporter
 from fleetgauge.exporters.options import ExporterConfigError, Options
 from fleetgauge.exporters.self_metrics import SELF_METRICS, self_metrics_settings
@@ -83,7 +84,7 @@ def _loaded(name: str, kind: str, load: Callable[[], Any]) -> Factory:
     try:
         factory: Factory = load()
     except Exception as error:  # an unknown module may raise anything while it is imported
-        problem = f"it cannot be loaded: {type(error).__name__}: {error}"
+        problem = f"it cannot be loaded: {import_problem(error)}"
         raise ExporterConfigError(name, "type", kind, problem) from error
     if not callable(factory):
         raise ExporterConfigError(name, "type", kind, "it is not a factory: expected a callable of name and keys")

@@ -101,6 +101,8 @@ def _summary(node: FleetgaugeNode | WorkersNode, config: ServiceConfig) -> str:
     if config.workers > 1:
         lines.append(f"  workers       {config.workers} processes share the listeners")
     lines.append(f"  http          {node.http}")
+    if config.metric_reporters:
+        lines.append(printable(f"  reporters     {', '.join(config.metric_reporters)}"))
     lines.extend(subscription_lines(config))
     lines.append(f"  admin tools   {_admin_tools(config)}")
     if config.state_store == "kafka":

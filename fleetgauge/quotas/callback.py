@@ -119,14 +119,14 @@ def load_callback(name: str, configs: Mapping[str, object]) -> ClientQuotaCallba
     check_types(name=(name, str))
     module_name, _, class_name = name.rpartition(":" if ":" in name else ".")
     if not module_name or not class_name:
-        raise _cannot(name, "it is no dotted path, for example my_company.quotas.GroupQuotas")
+        raise _cannot(name, "it is not a dotted path: write it like my_company.quotas.GroupQuotas")
     try:
         callback = getattr(importlib.import_module(module_name), class_name)()
     except Exception as error:
         raise _cannot(name, f"{type(error).__name__}: {error}") from error
     missing = [method for method in _METHODS if not callable(getattr(callback, method, None))]
     if missing:
-        raise _cannot(name, f"it is no ClientQuotaCallback, {', '.join(missing)} is missing")
+        raise _cannot(name, f"it is not a ClientQuotaCallback: it lacks {', '.join(missing)}")
     try:
         callback.configure(configs)
     except Exception as error:

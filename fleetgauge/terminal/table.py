@@ -1,6 +1,7 @@
 """Tables for people: every cell is safe to print, and columns are left out where the terminal is too narrow."""
 
 import re
+import sys
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any, Final, TextIO
 
@@ -92,7 +93,7 @@ def print_rows(
     """Prints rows as a table that is as wide as the console at most.
 
     Where it is too narrow the columns in `least` are left out, the first of them first, and a line says so. Where it is
-    too narrow even for the others, every row is a block of all its columns.
+    too narrow even for the others, every row is a block of all its columns. Without rows stderr has a line instead.
 
     Args:
         console: where to.
@@ -101,6 +102,9 @@ def print_rows(
         right: columns of numbers.
         least: columns that may be left out. Empty where somebody chose the columns.
     """
+    if not rows:
+        sys.stderr.write("no rows\n")
+        return
     shown = _fitting(console.width, headings, rows, least)
     if not shown:
         _print_blocks(console, headings, rows)

@@ -17,7 +17,7 @@ _MOST: Final = 0.3
 """Of a window's difference, what a history learns from (log): outliers move it little. So the double of what was before
 has become the expected value after some 14 hours."""
 
-FORM: Final = 10
+FORM: Final = 11
 """Of `Memory.parts`; another one is judged anew. To be raised with whatever changes it."""
 
 DAY_US: Final = 86_400_000_000
@@ -126,6 +126,7 @@ INSTANCE_FIELDS: Final = {
             "last_us",
             "terminated_us",
             "latest_us",
+            "spare_us",
             "client",
             "group",
             "version",
@@ -166,6 +167,7 @@ class Instances:
         first_us, last_us: receipt of its first push and its last one so far [us].
         terminated_us: receipt of its terminating push.
         latest_us: receipt of its latest push of all, as CLIENTS knows it.
+        spare_us: end of its latest window in which its application had time to spare, while it was too young to judge.
         client, group, version, dialect: its client id's number, its group's (-1 for none), that of its software, and
             its library.
         says_when_it_ends: 1 for a kind of client that sends a terminating push when it is closed.

@@ -16,8 +16,10 @@ from support.receivers.s3_store import SECRET, s3, s3_store
 from typer.testing import CliRunner, Result
 
 from fleetgauge.cli.fleet.app import app
+from fleetgauge.fleet.engines import processes
 from fleetgauge.fleet.engines.choice import Kind
 from fleetgauge.fleet.engines.engine import InProcess, OnSpark
+from fleetgauge.fleet.engines.processes import InProcesses
 
 pytestmark = pytest.mark.timeout(900)  # runs on Spark, on a machine that may be busy
 
@@ -56,28 +58,31 @@ def used(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
         monkeypatch.setattr(engine, name, noted)
 
-    for engine in (InProcess, OnSpark):
+    for engine in (InProcess, InProcesses, OnSpark):
         for name in ("make", "map"):
             noting(engine, name)
     return found
 
 
 def test_tables_are_the_same_with_late_files_repeats_bad_files_and_several_batches(
-    spark: SparkSession, tmp_path: Path, used: Counter[str]
+    spark: SparkSession, tmp_path: Path, used: Counter[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each reads what one process has read before the late files, too: what they remember is the same."""
+    """Each reads what another has read before the late files, too: what they remember is the same."""
+    monkeypatch.setattr(processes, "_BYTES_A_PROCESS", 1)
     zone = LandingZone(tmp_path / "landing")
-    engines = {"here": ("here", "here"), "spark": ("spark", "spark"), "both": ("spark", "here")}
+    with_engine = {"here": ("--processes", "1"), "three": ("--processes", "3"), "spark": ON_SPARK}
+    orders = {"here": ("here", "here"), "spark": ("spark", "spark"), "both": ("spark", "here")}
+    orders |= {"processes": ("three", "three"), "all": ("three", "spark")}
     for part, files in enumerate((range(3), range(3, FILES))):
         fill(zone, files)
-        for name, of_part in engines.items():
-            on_spark = ON_SPARK if of_part[part] == "spark" else ()
-            run(zone.root, tmp_path / name, "--max-files", "2", *on_spark)
-    assert (used["InProcess.make"], used["OnSpark.make"]) == (4, 5)
+        for name, of_part in orders.items():
+            run(zone.root, tmp_path / name, "--max-files", "2", *with_engine[of_part[part]])
+    assert (used["InProcess.make"], used["InProcesses.make"], used["OnSpark.make"]) == (4, 5, 6)
     assert used["OnSpark.map"]
+    assert used["InProcesses.map"]
     expected = contents(tmp_path / "here")
     assert len(rows(tmp_path / "here", "rejects")) >= 4
-    for name in ("spark", "both"):
+    for name in orders:
         assert_equal(contents(tmp_path / name), expected)
 
 

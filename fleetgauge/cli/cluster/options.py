@@ -24,14 +24,14 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterAnswer(AnswerOptions):
-    """How a command prints its answer where `-f` is `--file`."""
+    """Output options of commands whose `-f` is `--file`."""
 
     form: Annotated[Format, typer.Option("--format", **FORMAT_HELP)] = Format.TEXT
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterOptions:
-    """How to connect to a cluster."""
+    """Options of a connection to a cluster."""
 
     panel: ClassVar = CLUSTER
 

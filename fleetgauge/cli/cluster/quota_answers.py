@@ -50,7 +50,7 @@ def list_answer(settings: ClusterSettings, tables: str | None, since: str) -> An
 
 
 def plan_answer(settings: ClusterSettings, file: Path, *, prune: bool) -> tuple[Answer, bool]:
-    """What a file would change, and True if that is something.
+    """Changes that a file would make, and True if there is one.
 
     Raises:
         ResourceError: the file or the cluster cannot be read.

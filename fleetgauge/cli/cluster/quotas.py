@@ -52,8 +52,8 @@ def plan_them(*, file: File, prune: Prune = False, options: ClusterOptions, answ
     """
     from fleetgauge.cli.cluster.quota_answers import plan_answer
 
-    found, has_changes = plan_answer(options.settings(), file, prune=prune)
-    answer.print(found)
+    plan, has_changes = plan_answer(options.settings(), file, prune=prune)
+    answer.print(plan)
     if has_changes:
         raise typer.Exit(EXIT_CHANGE)
 

@@ -37,6 +37,6 @@ def _split_key(key: str, kind: Kind[Any, Any]) -> tuple[str, str]:
         if rest.endswith(f".{inner}") and (name := rest.removesuffix(f".{inner}")):
             return name, inner
     raise ResourceError(
-        f"{short(key)} is no key of a {kind.what}; [{kind.table}.NAME] has {', '.join(kind.keys)}"
+        f"{short(key)} is not a key of a {kind.what}; [{kind.table}.NAME] has {', '.join(kind.keys)}"
         f"{did_you_mean(nearest(rest.rpartition('.')[2], kind.keys))}"
     )

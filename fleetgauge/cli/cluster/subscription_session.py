@@ -189,7 +189,7 @@ def _set_deadline(cluster: Cluster, after: str, name: str, file: Path | None, *,
 def _age(text: str) -> timedelta:
     length_us = parse_duration_us(text)
     if not length_us:
-        raise ResourceError(f"{text!r} is no time: give one up to 30d, such as 30m or 2h")
+        raise ResourceError(f"{text!r} is not a time: give one up to 30d, such as 30m or 2h")
     return timedelta(microseconds=length_us)
 
 

@@ -41,7 +41,7 @@ def list_answer(resources: Mapping[str, Resource], clients: Sequence[Client], pr
     due, now = next_deadlines(resources), datetime.now(UTC)
     shown = [each for each in resources.values() if DEADLINE_MARK not in each.name]
     matched = {each.name: None if problem else _matching(each, clients) for each in shown}
-    counts = {name: None if found is None else len(found) for name, found in matched.items()}
+    counts = {name: None if listed is None else len(listed) for name, listed in matched.items()}
 
     def text(console: Console) -> None:
         rows = [
@@ -70,7 +70,7 @@ def one_answer(
     resource: Resource, resources: Mapping[str, Resource], clients: Sequence[Client], problem: str, *, names: bool
 ) -> Answer:
     """One subscription, with its clients where they are to be named."""
-    found = _matching(resource, clients)
+    selected = _matching(resource, clients)
     due, now = next_deadlines(resources).get(resource.name), datetime.now(UTC)
 
     def text(console: Console) -> None:
@@ -81,17 +81,17 @@ def one_answer(
             table.add_row(heading, text)
         if due is not None:
             table.add_row("taken back at (UTC)", _due_text(due, now))
-        if found is None:
+        if selected is None:
             table.add_row("clients", "not known: its match has a pattern that RE2 does not take")
         elif not problem:
-            table.add_row("clients", f"{amount(len(found))} of {amount(len(clients))} live ones")
+            table.add_row("clients", f"{amount(len(selected))} of {amount(len(clients))} live ones")
         console.print(table)
         if names:
-            _print_clients(console, found or (), indent=0)
+            _print_clients(console, selected or (), indent=0)
         _print_remarks(console, () if due is None else (due,), now, problem)
 
-    counts = {"clients": None if problem or found is None else len(found), "live_clients": len(clients)}
-    listed = {"matching": [each.identity() for each in found or ()]} if names else {}
+    counts = {"clients": None if problem or selected is None else len(selected), "live_clients": len(clients)}
+    listed = {"matching": [each.identity() for each in selected or ()]} if names else {}
     return record_answer({**resource_as_json(resource), **counts, **_until(due, now), **listed}, text)
 
 
@@ -222,7 +222,7 @@ def print_sample(console: Console, sample: Sample, share: float, problem: str | 
 
 
 def fares_answer(resource: Resource, mine: Fares, others: Fares, minutes: float) -> Answer:
-    """How the clients of a canary fare, beside the others."""
+    """State of the clients of a canary, beside the others."""
     problems = worse(mine, others)
     whole = {
         "name": resource.name,
@@ -291,19 +291,19 @@ def _until(due: Deadline | None, now: datetime) -> dict[str, Any]:
 
 
 def _due_text(due: Deadline | None, now: datetime) -> str | None:
-    found = _until(due, now)
-    return f"{found['until']}, overdue" if found["overdue"] else found["until"]
+    deadline = _until(due, now)
+    return f"{deadline['until']}, overdue" if deadline["overdue"] else deadline["until"]
 
 
 def plan_as_json(plan: Plan, *, names: bool = True) -> dict[str, Any]:
     """A plan in plain values; with `names`, its clients too."""
 
-    def clients(found: Sequence[Client]) -> dict[str, Any]:
-        return {"clients": len(found), **({"matching": [each.identity() for each in found]} if names else {})}
+    def clients(named: Sequence[Client]) -> dict[str, Any]:
+        return {"clients": len(named), **({"matching": [each.identity() for each in named]} if names else {})}
 
-    def group(found: Shortfall | Hazard) -> dict[str, Any]:
-        known = {each.name: getattr(found, each.name) for each in fields(found) if each.name != "clients"}
-        return {**known, **clients(found.clients)}
+    def group(trouble: Shortfall | Hazard) -> dict[str, Any]:
+        known = {each.name: getattr(trouble, each.name) for each in fields(trouble) if each.name != "clients"}
+        return {**known, **clients(trouble.clients)}
 
     return {
         "changes": [

@@ -78,11 +78,11 @@ def explain(
         from fleetgauge.fleet.explain.explanation import ExplainRequest
         from fleetgauge.fleet.explain.explanation import explain as explained
         from fleetgauge.fleet.explain.page import print_explanations
-    found = explained(
+    explanations = explained(
         ExplainRequest(text=text, tables=tables, kind=kind, cluster_id=cluster_id, since=begin, conf=settings)
     )
-    rows = PlainRows([each.as_object() for each in found])
-    answer.print(Answer(text=lambda console: print_explanations(console, found), rows=rows, is_array=True))
+    rows = PlainRows([each.as_object() for each in explanations])
+    answer.print(Answer(text=lambda console: print_explanations(console, explanations), rows=rows, is_array=True))
 
 
 def changes(
@@ -118,6 +118,6 @@ def changes(
         from fleetgauge.fleet.explain.show_changes import show_changes
         from fleetgauge.fleet.views.show_verdicts import VerdictsRequest
     request = VerdictsRequest(tables=tables, to=answer.to(), conf=parse_conf(conf))
-    found = show_changes(request, parse_time(since, now()))
-    answer.print(found.answer)
-    raise typer.Exit(exit_code(fail_on, found.severities))
+    changed = show_changes(request, parse_time(since, now()))
+    answer.print(changed.answer)
+    raise typer.Exit(exit_code(fail_on, changed.severities))

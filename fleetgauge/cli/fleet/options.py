@@ -166,17 +166,30 @@ class Batches(KafkaClient):
 
     max_files: Annotated[
         int | None,
-        typer.Option(min=1, help="Files of a landing zone that one batch reads; by default 256 MiB of them."),
+        typer.Option(
+            min=1, help="Files of a landing zone that one batch reads; by default 256 MiB on Spark, 18 MiB a process."
+        ),
     ] = None
     max_records: Annotated[
         int | None, typer.Option(min=1, help="Records of a topic that one batch reads; by default two millions.")
+    ] = None
+    processes: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Most processes that compute a batch without Spark; by default one for each CPU and GiB, at most 8.",
+        ),
     ] = None
 
     def bounds(self) -> "Bounds":
         """Limits of a batch."""
         from fleetgauge.fleet.pipeline.source import MAX_BATCH_RECORDS, Bounds
 
-        return Bounds(max_files=self.max_files, max_records=self.max_records or MAX_BATCH_RECORDS)
+        return Bounds(
+            max_files=self.max_files,
+            max_records=self.max_records or MAX_BATCH_RECORDS,
+            max_processes=self.processes,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,7 +227,7 @@ class Selecting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spark:
-    """What computes, and Spark's session."""
+    """Engine options, and those of Spark's session."""
 
     panel: ClassVar = SPARK
 
@@ -274,7 +287,7 @@ class SparkJob(Spark):
         return [option for option, value in given.items() if value is not None]
 
     def settings(self) -> "SessionSettings":
-        """How to start Spark, for `start_session`."""
+        """Settings for `start_session`."""
         from fleetgauge.fleet.spark.session import SessionSettings
 
         return SessionSettings(
@@ -288,7 +301,7 @@ class SparkJob(Spark):
     def run_context(
         self, source: TopicSource | str, kafka: KafkaClient, notes: "Console", progress: bool
     ) -> "RunContext":
-        """What a run of the source works with."""
+        """Context of a run over a source."""
         from fleetgauge.fleet.pipeline.run import RunContext
 
         return RunContext(
@@ -391,6 +404,6 @@ def parse_conf(texts: Iterable[str] | None) -> dict[str, str]:
     for text in texts or ():
         key, equals, value = text.partition("=")
         if not equals or not key.startswith("spark."):
-            raise WrongOptionError(f"{text!r} is no setting of Spark: give --conf spark.executor.memory=2g")
+            raise WrongOptionError(f"{text!r} is not a setting of Spark: give --conf spark.executor.memory=2g")
         parsed[key] = value
     return parsed

@@ -77,5 +77,5 @@ def report(
         from fleetgauge.fleet.html.page import page
         from fleetgauge.fleet.html.report import ReportRequest
         from fleetgauge.fleet.html.report import report as fleet_report
-    found = fleet_report(ReportRequest(tables=tables, since=since, conf=settings, made_at=at))
-    say(f"{found.verdict} {write_file(output, page(found))}")
+    summary = fleet_report(ReportRequest(tables=tables, since=since, conf=settings, made_at=at))
+    say(f"{summary.verdict} {write_file(output, page(summary))}")

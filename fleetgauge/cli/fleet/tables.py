@@ -77,7 +77,7 @@ class Again:
 class Pace:
     """When a continuous run looks for new input, and when it judges a window."""
 
-    trigger: Annotated[str, typer.Option(help="Time between two looks for new input.")] = "1m"
+    trigger: Annotated[str, typer.Option(help="Time between two looks for new input.")] = "20s"
     late: Annotated[
         str, typer.Option(help="Time after its end until a window is judged, by receipt times: pushes may come late.")
     ] = "1m"
@@ -221,11 +221,11 @@ def maintain(
 
 def _duration_us(option: str, text: str, up_to_us: int | None = None) -> int:
     """A duration; without a bound it may not be zero."""
-    found = parse_duration_us(text)
-    if found is None or (found > up_to_us if up_to_us is not None else not found):
+    duration_us = parse_duration_us(text)
+    if duration_us is None or (duration_us > up_to_us if up_to_us is not None else not duration_us):
         allowed = "up to 1d" if up_to_us is not None else "above zero and up to 30d"
         raise WrongOptionError(f"{option} is {text!r}: give a duration {allowed}, such as 10s, 5m or 1h")
-    return found
+    return duration_us
 
 
 def window_seconds(text: str | None) -> int | None:
@@ -238,5 +238,5 @@ def window_seconds(text: str | None) -> int | None:
         return None
     length_us = parse_duration_us(text)
     if not length_us or length_us % _SECOND_US or _DAY_US % length_us:
-        raise WrongOptionError(f"{text!r} is no window that divides a day: give --window 60s, 5m or 1h")
+        raise WrongOptionError(f"{text!r} is not a window that divides a day: give --window 60s, 5m or 1h")
     return length_us // _SECOND_US

@@ -75,9 +75,9 @@ def verdicts(
     if coverage:
         answer.print(show_coverage(request))
         return
-    found = show_verdicts(request)
-    answer.print(found.answer)
-    raise typer.Exit(exit_code(fail_on, found.severities))
+    shown = show_verdicts(request)
+    answer.print(shown.answer)
+    raise typer.Exit(exit_code(fail_on, shown.severities))
 
 
 def rules(rule_file: RuleFile = None) -> None:
@@ -89,10 +89,10 @@ def rules(rule_file: RuleFile = None) -> None:
         fleetgauge fleet rules > rules.toml
         fleetgauge fleet rules --rules rules.toml
     """
-    found = load(rule_file)
+    checked = load(rule_file)
     from fleetgauge.verdicts.rules import DEFAULTS, as_toml  # after load: it reports a missing extra
 
-    sys.stdout.write(DEFAULTS.read_text(encoding="utf-8") if rule_file is None else as_toml(found))
+    sys.stdout.write(DEFAULTS.read_text(encoding="utf-8") if rule_file is None else as_toml(checked))
 
 
 def exit_code(fail_on: FailOn | None, severities: set[str]) -> int:

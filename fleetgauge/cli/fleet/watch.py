@@ -94,26 +94,26 @@ class Destinations:
         alert_headers = _headers("alertmanager", self.alertmanager_header)
         if self.alertmanager_link:
             check_link("--alertmanager-link", self.alertmanager_link)
-        found: list[Any] = [ToStdout(out=sys.stdout, is_json=form is Format.JSON)]
+        destinations: list[Any] = [ToStdout(out=sys.stdout, is_json=form is Format.JSON)]
         if self.webhook:
-            found.append(ToWebhook(endpoint=Endpoint(option="--webhook", url=self.webhook, headers=headers)))
+            destinations.append(ToWebhook(endpoint=Endpoint(option="--webhook", url=self.webhook, headers=headers)))
         for url in self.alertmanager or ():
             whole = f"{url.rstrip('/')}/api/v2/alerts"
             endpoint = Endpoint(option="--alertmanager", url=whole, headers=alert_headers)
-            found.append(ToAlertmanager(endpoint=endpoint, link=self.alertmanager_link))
-        return found + self._topics()
+            destinations.append(ToAlertmanager(endpoint=endpoint, link=self.alertmanager_link))
+        return destinations + self._topics()
 
     def _topics(self) -> list[Any]:
         if self.topic is None:
             if self.topic_config is not None:
                 raise FleetError("--topic-config is for a --topic kafka://host:port/topic, and there is none")
             return []
-        found = parse_source(self.topic, (), self.topic_config)
-        if not isinstance(found, TopicSource):
-            raise FleetError(f"{self.topic} is no topic: give --topic kafka://host:port[,host:port]/topic")
+        source = parse_source(self.topic, (), self.topic_config)
+        if not isinstance(source, TopicSource):
+            raise FleetError(f"{self.topic} is not a topic: give --topic kafka://host:port[,host:port]/topic")
         with needs_extra("kafka"):
             from fleetgauge.fleet.watch.topic import ToTopic
-        return [ToTopic(found)]
+        return [ToTopic(source)]
 
 
 def _headers(name: str, given: list[str] | None) -> Any:

@@ -1,7 +1,7 @@
 """`fleet whatif`: the clients that other quotas would have throttled."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -41,11 +41,11 @@ class WhatifCommand(FleetCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Adds the value that is left out."""
-        found = []
+        words = []
         for place, word in enumerate(args):
             follows = args[place + 1 : place + 2]
-            found += [word, _NOBODY] if word == "--suggest" and not _is_suggestion(follows) else [word]
-        return super().parse_args(ctx, found)
+            words += [word, _NOBODY] if word == "--suggest" and not _is_suggestion(follows) else [word]
+        return super().parse_args(ctx, words)
 
 
 def _is_suggestion(words: list[str]) -> bool:
@@ -150,10 +150,10 @@ def whatif(*, tables: Tables = DEFAULT_TABLES, replay: Replay, answer: TableOpti
     FORM.only(to.columns)
     if replay.spread not in ("even", "one"):
         raise FleetError(f"--spread {replay.spread!r} is neither even nor one")
-    found, cell_s = _of_brokers(replay, asked, percent) or _of_tables(tables, replay, spark, asked, percent)
-    answer.print(table_answer(found.rows, FORM, to))
+    result, cell_s = _of_brokers(replay, asked, percent) or _of_tables(tables, replay, spark, asked, percent)
+    answer.print(table_answer(result.rows, FORM, to))
     say = sentences(Console(stderr=to.form is not Format.TEXT))
-    for remark in remarks(found, cell_s):
+    for remark in remarks(result, cell_s):
         say(remark)
 
 
@@ -165,14 +165,14 @@ def top_percent(suggest: str | None) -> float | None:
     """
     if suggest is None:
         return None
-    found = re.fullmatch(r"top-(\d{1,2}(?:\.\d{1,6})?)%", suggest.strip())
-    if suggest.strip() != _NOBODY and not found:
+    matched = re.fullmatch(r"top-(\d{1,2}(?:\.\d{1,6})?)%", suggest.strip())
+    if suggest.strip() != _NOBODY and not matched:
         raise FleetError(f"--suggest {suggest!r} is neither {_NOBODY} nor top-N%: give --suggest or --suggest top-1%")
-    return float(found[1]) if found else 0.0
+    return float(matched[1]) if matched else 0.0
 
 
 def _of_brokers(replay: Replay, asked: Any, percent: float | None) -> "tuple[Answer, int] | None":
-    """By the brokers' own metrics; None where none are given."""
+    """Answer from the brokers' own metrics; None where none are given."""
     from fleetgauge.base.durations import parse_duration_us
     from fleetgauge.fleet.source.landing import selected
     from fleetgauge.fleet.whatif import engines
@@ -187,7 +187,7 @@ def _of_brokers(replay: Replay, asked: Any, percent: float | None) -> "tuple[Ans
         since, until = replay.times(_DEFAULT_SINCE)
         step_us = parse_duration_us(replay.step)
         if not step_us or step_us < 1_000_000:  # a second
-            raise FleetError(f"--step {replay.step!r} is no time of a second or more: give 15s, 30s or 1m")
+            raise FleetError(f"--step {replay.step!r} is not a time of a second or more: give 15s, 30s or 1m")
         times = since or _EPOCH, until or now()
         samples = read_prometheus(replay.prometheus, replay.query, *times, step_us // 1_000_000)
     elif replay.rates is not None:
@@ -196,36 +196,37 @@ def _of_brokers(replay: Replay, asked: Any, percent: float | None) -> "tuple[Ans
     else:
         return None
     fleet, rates, cell_s, brokers = sampled_fleet(samples, asked)
-    found = answer(fleet, asked, lambda task: engines.of_table(rates, task), cell_s, percent, brokers)
-    return found, cell_s
+    result = answer(fleet, asked, lambda task: engines.of_table(rates, task), cell_s, percent, brokers)
+    return result, cell_s
 
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def _of_tables(tables: str, replay: Replay, spark: SparkJob, asked: Any, percent: float | None) -> "tuple[Answer, int]":
-    """By the tables of telemetry."""
+    """Answer from the tables of telemetry."""
     from fleetgauge.fleet.engines.choice import EngineName, Kind, Work, choose
     from fleetgauge.fleet.pipeline.run import explained
     from fleetgauge.fleet.tables.paths import qualified, storage_options
     from fleetgauge.fleet.tables.store import Store
     from fleetgauge.fleet.whatif import engines
-    from fleetgauge.fleet.whatif.whatif import answer, clients_of, fleet_of, parts_of, reader, stretch
+    from fleetgauge.fleet.whatif.whatif import answer, clients_of, fleet_of, held_in, parts_of, reader, stretch
 
     with explained(f"fleet whatif of {tables}"):
         store = Store(qualified(tables), storage_options(parse_conf(spark.conf)))
         of = stretch(store, *replay.times(_DEFAULT_SINCE))
         fleet = fleet_of(clients_of(store, of), asked)
+        held = held_in(store, fleet, of)
         read = reader(store, fleet, of, to_one=replay.spread == "one")
         if choose(Work(kind=Kind.REPLAY, amount=of.rows), spark.asked) is EngineName.SPARK:
             session = _session(spark)
             from fleetgauge.fleet.spark.session import parallelism
 
             parts = parts_of(of, least=4 * parallelism(session))
-            found = answer(
+            result = answer(
                 fleet, asked, lambda task: engines.on_spark(session, read, parts, task), of.window_s, percent
             )
-            return found, of.window_s
+            return replace(result, held=held), of.window_s
         parts = parts_of(of)
         with _progress(spark.progress) as bar:
 
@@ -233,7 +234,8 @@ def _of_tables(tables: str, replay: Replay, spark: SparkJob, asked: Any, percent
                 shown = bar.add_task(task.stage, total=len(parts))
                 return engines.in_process(read, parts, task, lambda done: bar.update(shown, completed=done))
 
-            return answer(fleet, asked, run, of.window_s, percent), of.window_s
+            result = answer(fleet, asked, run, of.window_s, percent)
+        return replace(result, held=held), of.window_s
 
 
 def _session(spark: SparkJob) -> Any:

@@ -25,7 +25,7 @@ from fleetgauge.wire.sasl.credentials import (
 )
 
 HttpRole = Literal["read", "operate"]
-"""What an HTTP user may do; `operate` includes `read`."""
+"""Rights of an HTTP user; `operate` includes `read`."""
 
 
 def credentials(

@@ -45,16 +45,16 @@ def print_list(data: DataOptions, exporter: str, reason: str, answer: TableOptio
     """
     shown = answer.to().headings(_HEADINGS)
     with closing(_open(data)) as letters:
-        found = _slices(letters, exporter, reason, answer.limit)
+        listed = _slices(letters, exporter, reason, answer.limit)
 
         def text(console: Console) -> None:
-            rows = [_cells(letter) for letter in found]
+            rows = [_cells(letter) for letter in listed]
             if rows:
                 print_rows(console, shown or _HEADINGS, rows, right={"id"}, least=() if shown else _LEAST)
             else:
                 console.print("There are no such dead letters." if exporter or reason else "There are no dead letters.")
 
-        answer.print(Answer(text=text, rows=PlainRows(map(_as_object, found), _COLUMNS)))
+        answer.print(Answer(text=text, rows=PlainRows(map(_as_object, listed), _COLUMNS)))
 
 
 def letter_answer(data: DataOptions, number: int) -> Answer:
@@ -64,10 +64,10 @@ def letter_answer(data: DataOptions, number: int) -> Answer:
         FleetgaugeError: there is no such letter, or it is damaged.
     """
     with closing(_open(data)) as letters:
-        found = letters.letters(ids=[number], limit=1)
-    if not found:
+        matching = letters.letters(ids=[number], limit=1)
+    if not matching:
         raise FleetgaugeError(f"there is no dead letter {number}; fleetgauge log dead lists them")
-    letter = found[0]
+    letter = matching[0]
     if isinstance(letter, UnreadableLetter):
         raise FleetgaugeError(f"dead letter {number} is damaged: {letter.problem}; fleetgauge log dead drop deletes it")
     metrics = letter.record.metrics

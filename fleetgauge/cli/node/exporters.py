@@ -34,10 +34,10 @@ def exporters_answer(read: Callable[[], Status], to: Output) -> Answer:
         OutputError: a chosen column is none.
     """
     shown = to.headings(_HEADINGS)
-    found = _processes(read())
+    processes = _processes(read())
 
     def text(console: Console) -> None:
-        for process in found:
+        for process in processes:
             console.print(_log(process))
             console.print()
             rows = [_progress(name, state) for name, state in process["exporters"].items()]
@@ -51,10 +51,10 @@ def exporters_answer(read: Callable[[], Status], to: Output) -> Answer:
 
     rows = [
         {"process": process["process"], "exporter": name, **state}
-        for process in found
+        for process in processes
         for name, state in process["exporters"].items()
     ]
-    return Answer(text=text, rows=PlainRows(rows), value=found)
+    return Answer(text=text, rows=PlainRows(rows), value=processes)
 
 
 def _processes(status: Status) -> list[dict[str, Any]]:
@@ -92,8 +92,8 @@ def _quantiles(histogram: _Status | None) -> dict[str, float | None]:
     if histogram is None:
         return {}
     bounds, counts, largest = histogram["bounds"], histogram["counts"], histogram["largest"]
-    found = {"p50": quantile(0.5, bounds, counts), "p99": quantile(0.99, bounds, counts)}
-    return {name: None if value is None else min(value, largest) for name, value in found.items()}
+    quantiles = {"p50": quantile(0.5, bounds, counts), "p99": quantile(0.99, bounds, counts)}
+    return {name: None if value is None else min(value, largest) for name, value in quantiles.items()}
 
 
 def _log(process: _Status) -> Table:
@@ -141,10 +141,10 @@ def _times(quantiles: Mapping[str, float | None]) -> str:
     return ", ".join(duration(value) if value >= 1 else f"{value * 1e3:.0f} ms" for value in known) or "-"
 
 
-def _trouble(found: Mapping[str, _Status]) -> list[SafeTable]:
+def _trouble(exporters: Mapping[str, _Status]) -> list[SafeTable]:
     """A table of problems by reason for each exporter that has some."""
     tables = []
-    for name, state in found.items():
+    for name, state in exporters.items():
         rows = [
             (what, _counts(state.get(key) or {}))
             for what, key in (

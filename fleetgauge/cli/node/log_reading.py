@@ -61,14 +61,14 @@ def stats_answer(data: DataOptions) -> Answer:
             "fleetgauge status --exporters the lag of each exporter, and fleetgauge log tail the last pushes",
         )
     logs = all_stats(_embedded(data))
-    found = added_stats(tuple(logs.values())) if len(logs) > 1 else next(iter(logs.values()))
+    total = added_stats(tuple(logs.values())) if len(logs) > 1 else next(iter(logs.values()))
     each = {"logs": {name: asdict(stats) for name, stats in logs.items()}} if len(logs) > 1 else {}
 
     def text(console: Console) -> None:
-        console.print(_contents(found))
-        console.print(_cursors(found))
+        console.print(_contents(total))
+        console.print(_cursors(total))
 
-    return record_answer(asdict(found) | each, text)
+    return record_answer(asdict(total) | each, text)
 
 
 def _topic(data: DataOptions) -> "KafkaTopicSettings | None":
@@ -112,14 +112,14 @@ def _by_time(record: PushRecord) -> str:
 
 def _of_logs(logs: dict[str, Path], limit: int, *, follow: bool) -> Iterator[PushRecord]:
     """The last pushes of all logs, then new ones; those of several logs are in order within half a second."""
-    found = {name: tail(directory, limit) for name, directory in logs.items()}
-    records = sorted((record for each in found.values() for _, record in each), key=_by_time)
+    tails = {name: tail(directory, limit) for name, directory in logs.items()}
+    records = sorted((record for each in tails.values() for _, record in each), key=_by_time)
     yield from records[-limit:]
     if not follow:
         if not records:
             typer.echo("the log holds no push yet", err=True)
         return
-    last = {name: each[-1][0] for name, each in found.items() if each}
+    last = {name: each[-1][0] for name, each in tails.items() if each}
     while True:
         records = []
         for name, directory in logs.items():
@@ -155,26 +155,26 @@ def _known(value: object) -> object:
     return "-" if value is None else value
 
 
-def _contents(found: LogStats) -> Table:
+def _contents(stats: LogStats) -> Table:
     table = facts()
-    table.add_row("pushes", amount(found.records))
-    table.add_row("on the disk", f"{size(found.disk_bytes)} in {found.segments} segments")
-    table.add_row("metrics, decompressed", size(found.metrics_bytes))
-    if found.oldest_received_at is not None and found.newest_received_at is not None:
-        table.add_row("oldest", f"{at(found.oldest_received_at)} ({ago(found.oldest_received_at)})")
-        table.add_row("newest", f"{at(found.newest_received_at)} ({ago(found.newest_received_at)})")
-    if found.damaged_segments:
-        table.add_row("damaged segments", amount(found.damaged_segments))
+    table.add_row("pushes", amount(stats.records))
+    table.add_row("on the disk", f"{size(stats.disk_bytes)} in {stats.segments} segments")
+    table.add_row("metrics, decompressed", size(stats.metrics_bytes))
+    if stats.oldest_received_at is not None and stats.newest_received_at is not None:
+        table.add_row("oldest", f"{at(stats.oldest_received_at)} ({ago(stats.oldest_received_at)})")
+        table.add_row("newest", f"{at(stats.newest_received_at)} ({ago(stats.newest_received_at)})")
+    if stats.damaged_segments:
+        table.add_row("damaged segments", amount(stats.damaged_segments))
     return table
 
 
-def _cursors(found: LogStats) -> Table:
+def _cursors(stats: LogStats) -> Table:
     table = SafeTable(title="\nExporters", title_justify="left", box=None, pad_edge=False)
     table.add_column("name")
     for heading in ("delivered", "lag", "lag bytes", "lost by retention", "lost by damage"):
         table.add_column(heading, justify="right")
     table.add_column("oldest undelivered")
-    for entry in found.cursors:
+    for entry in stats.cursors:
         cursor, lag = entry.cursor, entry.lag
         table.add_row(
             cursor.exporter,

@@ -16,10 +16,10 @@ def read_node_and_exports(directory: DataDirectory) -> Status:
     exports = running_exports(directory)
     if not exports:
         return read_status(directory.node_socket)
-    found: Status = {}
+    node: Status = {}
     with suppress(NotRunningError):
-        found = read_status(directory.node_socket)
-    return {**found, "exports": list(exports.values())}
+        node = read_status(directory.node_socket)
+    return {**node, "exports": list(exports.values())}
 
 
 def running_exports(directory: DataDirectory) -> dict[Path, Status]:

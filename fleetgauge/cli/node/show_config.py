@@ -116,12 +116,12 @@ def key_meanings(keys: type) -> dict[str, str]:
     """
     (definition,) = ast.parse(inspect.getsource(keys)).body
     assert isinstance(definition, ast.ClassDef)
-    found = {}
+    meanings = {}
     for field, below in itertools.pairwise(definition.body):
         match field, below:
             case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
-                found[name] = " ".join(text.split())
-    return found
+                meanings[name] = " ".join(text.split())
+    return meanings
 
 
 def _toml_key(key: str) -> str:

@@ -1,4 +1,4 @@
-"""What admin tools changed on a node, as tables of its configuration file."""
+"""Changes by admin tools on a node, as tables of its configuration file."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,18 +24,18 @@ def print_changed(options: ConfigOptions, *, credentials: bool) -> None:
     from fleetgauge.node.state.topic import of_copy
 
     sourced = options.sources()
-    found = check(sourced)
-    path = _file(found)
+    config = check(sourced)
+    path = _file(config)
     stored = of_copy(read_file(path))[0] if path.exists() else {}
     written = {key: str(raw.written) for key, raw in sourced.items() if raw.written is not None}
-    made = StateToml(found, written, stored, with_credentials=credentials)
-    typer.echo(f"# What admin tools changed, by {_place(found, path)}")
-    if not made.tables and not made.left_out:
+    declared = StateToml(config, written, stored, with_credentials=credentials)
+    typer.echo(f"# What admin tools changed, by {_place(config, path)}")
+    if not declared.tables and not declared.left_out:
         typer.echo("# Nothing.")
-    for sentence in made.left_out:
+    for sentence in declared.left_out:
         typer.echo(f"# Left out: {printable(sentence)}")
         typer.echo(f"fleetgauge: left out: {printable(sentence)}", err=True)
-    for table in made.tables:
+    for table in declared.tables:
         typer.echo(f"\n{table}")
 
 

@@ -1,4 +1,4 @@
-"""What admin tools changed on a node, as tables of its configuration file that declare the same."""
+"""Changes by admin tools on a node, as tables of its configuration file that declare the same."""
 
 from collections.abc import Collection, Mapping, Sequence
 from itertools import count, groupby
@@ -136,8 +136,8 @@ class StateToml:
         carried.sort(key=lambda acl: (*_but_operation(acl), acl.operation))
         names = (name for each in count(1) if (name := f"tools-{each}") not in self._config.acls)
         self.tables.extend(
-            _acl_table(name, list(found))
-            for name, (_, found) in zip(names, groupby(carried, _but_operation), strict=False)
+            _acl_table(name, list(group))
+            for name, (_, group) in zip(names, groupby(carried, _but_operation), strict=False)
         )
 
     def _usable(self, table: str, records: Records, parsed: ParsedRecords[K, V]) -> Mapping[K, V]:

@@ -43,11 +43,11 @@ def status(
         return
     if to.columns is not None:
         raise OutputError("--columns chooses among those of --exporters: give that too")
-    found = read_node_and_exports(data.directory())
+    state = read_node_and_exports(data.directory())
 
     def text(console: "Console") -> None:
-        for process in ([found] if "node" in found else []) + found.get("exports", []):
+        for process in ([state] if "node" in state else []) + state.get("exports", []):
             for table in status_tables(process):
                 console.print(table)
 
-    answer.print(record_answer(found, text))
+    answer.print(record_answer(state, text))

@@ -17,33 +17,33 @@ _SILENT_MS = 10_000
 _AUTHENTICATIONS = ("successful_authentications", "failed_authentications")
 
 
-def status_tables(found: Status) -> Iterator[Table]:
+def status_tables(status: Status) -> Iterator[Table]:
     """The tables of a node or export."""
-    if "node" in found:
-        yield from (_node(found), _traffic(found), *_gateway(found), *_quotas(found))
+    if "node" in status:
+        yield from (_node(status), _traffic(status), *_gateway(status), *_quotas(status))
     else:
-        yield _export(found)
-    yield from (_push_log(found), _exporters(found), *_group_offsets(found), *_deadlines(found))
+        yield _export(status)
+    yield from (_push_log(status), _exporters(status), *_group_offsets(status), *_deadlines(status))
 
 
-def _export(found: Status) -> Table:
-    export = found["export"]
+def _export(status: Status) -> Table:
+    export = status["export"]
     table = facts(f"\nExport {export['number']}")
     table.add_row("process", f"pid {export['pid']}, started {ago(export['started_at_ms'] * 1000)}")
-    _add_process(table, found, export)
-    clients = found["clients"]
+    _add_process(table, status, export)
+    clients = status["clients"]
     if clients:
         past = f"{amount(clients['instances_vanished'])} vanished, {amount(clients['instances_ended'])} ended"
         table.add_row("client instances", f"{amount(clients['instances'])}, and {past}: fleetgauge clients")
     return table
 
 
-def _add_process(table: Table, found: Status, part: Status) -> None:
+def _add_process(table: Table, status: Status, part: Status) -> None:
     """Adds what a node and an export have in common."""
-    table.add_row("exporter process", process_line(found["exporter_process"]))
+    table.add_row("exporter process", process_line(status["exporter_process"]))
     if "listeners" in part:
         table.add_row("listening", ", ".join(part["listeners"]))
-    table.add_row("http", ", ".join(found["http"]["listeners"]) or f"off: {found['http']['off']}")
+    table.add_row("http", ", ".join(status["http"]["listeners"]) or f"off: {status['http']['off']}")
     table.add_row("log.dirs", part["log_dirs"])
     for name in ("not_ready", "degraded"):
         if part.get(name):
@@ -63,26 +63,26 @@ def _worker(worker: dict[str, Any]) -> str:
     return f"{process_line(worker)}, {known}"
 
 
-def _node(found: Status) -> Table:
-    node = found["node"]
+def _node(status: Status) -> Table:
+    node = status["node"]
     table = facts("Node")
     table.add_row("node.id, cluster.id", f"{node['node_id']}, {node['cluster_id']}")
-    workers = found.get("workers", ())
+    workers = status.get("workers", ())
     about = f"pid {node['pid']}, started {ago(node['started_at_ms'] * 1000)}"
     table.add_row("parent process" if workers else "listener process", about)
     for worker in workers:
         table.add_row(f"worker {worker['worker']}", _worker(worker))
-    _add_process(table, found, node)
+    _add_process(table, status, node)
     return table
 
 
 _CLIENTS_SHOWN = 20
-"""Of a gateway: the clients and APIs with the most bytes."""
+"""Clients and APIs of a gateway with the most bytes."""
 
 
-def _gateway(found: Status) -> Iterator[Table]:
-    """What passes a gateway; none for `fleetgauge serve`."""
-    gateway = found.get("gateway")
+def _gateway(status: Status) -> Iterator[Table]:
+    """Tables of the traffic that passes a gateway; none for `fleetgauge serve`."""
+    gateway = status.get("gateway")
     if gateway is None:
         return
     traffic = gateway["traffic"]
@@ -132,8 +132,8 @@ def _bytes_of(counts: Status) -> int:
     return int(counts["request_bytes"] + counts["response_bytes"])
 
 
-def _traffic(found: Status) -> Table:
-    telemetry = found["telemetry"]
+def _traffic(status: Status) -> Table:
+    telemetry = status["telemetry"]
     table = facts("\nClients and pushes")
     counters = telemetry["counters"]
     table.add_row("client instances", amount(counters["instances"]))
@@ -163,9 +163,9 @@ def _traffic(found: Status) -> Table:
         table.add_row(f"  refused {code}", _counts(reasons))
     if telemetry["malformed"]:
         table.add_row("  accepted, but malformed", f"{_counts(telemetry['malformed'])}: fleetgauge clients names them")
-    for listener in found["connections"]:
+    for listener in status["connections"]:
         _add_listener(table, listener)
-    _add_misdirected(table, found["misdirected_clients"])
+    _add_misdirected(table, status["misdirected_clients"])
     return table
 
 
@@ -198,9 +198,9 @@ def _guarded(rule: dict[str, Any]) -> str:
     return f"{rule['action']}, {amount(rule['subscriptions'])} subscriptions: {rule['reason']}"
 
 
-def _quotas(found: Status) -> list[Table]:
+def _quotas(status: Status) -> list[Table]:
     """The table of quotas; empty if no quota is set."""
-    quotas = found["quotas"]
+    quotas = status["quotas"]
     if not quotas["usage"]:
         return []
     table = facts("\nQuotas")
@@ -216,8 +216,8 @@ def _quotas(found: Status) -> list[Table]:
     return [table]
 
 
-def _push_log(found: Status) -> Table:
-    log = found["push_log"]
+def _push_log(status: Status) -> Table:
+    log = status["push_log"]
     table = facts("\nPush log")
     for name, value in log.items():
         table.add_row(name.removesuffix("_at").replace("_", " "), _shown(name, value))
@@ -234,8 +234,8 @@ def _shown(name: str, value: int | str | None) -> str:
     return ago(value) if name.endswith("_at") else amount(value)
 
 
-def _group_offsets(found: Status) -> list[Table]:
-    sampled = found["exporter_process"].get("group_offsets")
+def _group_offsets(status: Status) -> list[Table]:
+    sampled = status["exporter_process"].get("group_offsets")
     if sampled is None:
         return []
     table = facts("\nGroup offsets")
@@ -249,8 +249,8 @@ def _group_offsets(found: Status) -> list[Table]:
     return [table]
 
 
-def _deadlines(found: Status) -> list[Table]:
-    looked = found["exporter_process"].get("subscription_deadlines")
+def _deadlines(status: Status) -> list[Table]:
+    looked = status["exporter_process"].get("subscription_deadlines")
     if looked is None:
         return []
     table = facts("\nSubscriptions")
@@ -261,10 +261,10 @@ def _deadlines(found: Status) -> list[Table]:
     return [table]
 
 
-def _exporters(found: Status) -> Table:
+def _exporters(status: Status) -> Table:
     table = facts("\nExporters")
-    exporters = found["exporter_process"]["exporters"]
-    if not found["exporter_process"]["wanted"]:
+    exporters = status["exporter_process"]["exporters"]
+    if not status["exporter_process"]["wanted"]:
         table.add_row("", "none here: fleetgauge export delivers from the topic")
     elif not exporters:
         table.add_row("", NO_STATUS_YET)

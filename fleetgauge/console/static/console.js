@@ -106,17 +106,7 @@ const drawCondition = () => {
 const drawSession = () => {
   const box = document.getElementById("role");
   const redraw = async () => {
-    const feed = (name) => {
-  unfed.delete(name);
-  drawViews();
-};
-for (const each of unfed) {
-  get(`api/${each}`).then(
-    (found) => found.why_not || feed(each),
-    () => feed(each), // a node that does not answer now may have it
-  );
-}
-await loadSession().catch(() => {});
+    await loadSession().catch(() => {});
     drawRole(box, redraw);
     const { name } = current;
     current.view.close?.();
@@ -144,6 +134,16 @@ live.listen((overview) => {
   box.textContent = ids.length === 1 ? shown(ids[0], 40) : ids.length ? `${ids.length} clusters` : "";
   box.title = shown(ids.join(", "), 400);
 });
+const feed = (name) => {
+  unfed.delete(name);
+  drawViews();
+};
+for (const each of unfed) {
+  get(`api/${each}`).then(
+    (found) => found.why_not || feed(each),
+    () => feed(each), // a node that does not answer now may have it
+  );
+}
 await loadSession().catch(() => {});
 drawSession();
 show(true);

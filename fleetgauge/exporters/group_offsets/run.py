@@ -1,6 +1,7 @@
 """Samples a cluster round after round into a landing zone."""
 
 import threading
+from functools import partial
 from typing import Any
 
 from fleetgauge.base.clock import SystemTime, Time
@@ -35,10 +36,10 @@ class OffsetsRun:
             )
         except ValueError as error:
             raise OffsetsConfigError(str(error)) from error
-        admin = make_admin(place)  # which says so if confluent-kafka is missing
+        make_admin(place)  # which says so if confluent-kafka is missing
         from fleetgauge.exporters.group_offsets.sampler import Sampler
 
-        self._sampler = Sampler(admin, settings, self._time)
+        self._sampler = Sampler(partial(make_admin, place), settings, self._time)
         self._zone = OffsetsZone(settings.path, settings.writer, settings.linger_ms, settings.retention_ms, self._time)
         self._stop = threading.Event()
         self._status: dict[str, Any] = {"rounds": 0, "groups": 0, "round_ms": None, "sampled_at": None}
@@ -108,7 +109,7 @@ class OffsetsRun:
             "rounds": self._status["rounds"] + 1,
             "groups": len({each.group_id for each in samples if each.group_id is not None}),
             "round_ms": self._time.hi_res_clock_ms() - begin_ms,
-            "sampled_at": self._time.milliseconds(),
+            "sampled_at": self._time.microseconds(),
         }
         log.debug("group_offsets.round", **self._status)
         return samples

@@ -6,7 +6,7 @@ Kafka's name of the error, and a line of the log.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -59,7 +59,8 @@ class Sampler:
     """Samples the groups of one cluster.
 
     Args:
-        admin: a `confluent_kafka.admin.AdminClient`.
+        connect: makes a `confluent_kafka.admin.AdminClient`; once more where every group's coordinator timed out though
+            the cluster answered: after this machine slept for minutes, a client may find no coordinator ever again.
         settings: which groups, and the bounds.
         time: the clocks.
 
@@ -67,8 +68,9 @@ class Sampler:
         cluster_id: of the samples; empty until the cluster has answered.
     """
 
-    def __init__(self, admin: Any, settings: OffsetsSettings, time: Time) -> None:
-        self._admin = admin
+    def __init__(self, connect: Callable[[], Any], settings: OffsetsSettings, time: Time) -> None:
+        self._connect = connect
+        self._admin = connect()
         self._settings = settings
         self._time = time
         self._timeout_s = settings.timeout_ms / 1000
@@ -166,6 +168,8 @@ class Sampler:
         self._requests.finish([future for each in asked for future in (each.described, each.committed) if future])
         for group in asked:
             self._read(group)
+        if asked and all(group.error == TIMED_OUT for group in asked):
+            self._admin = self._connect()
         self._coordinators = {name: self._coordinators[name] for name in names if name in self._coordinators}
         return groups
 

@@ -1,7 +1,7 @@
 """Engines that run the tasks of a job: this process, or Spark."""
 
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 from pyarrow.fs import FileSystem
 
 from fleetgauge.fleet import shards
-from fleetgauge.fleet.arrow import RecordBatch, allocate_with_jemalloc, pa, pc, to_list
+from fleetgauge.fleet.arrow import RecordBatch, Table, allocate_with_jemalloc, pa, pc, to_list
 from fleetgauge.fleet.engines.parcels import PARCELS, Pack, Unpack, in_order
 from fleetgauge.fleet.errors import LandingError
 from fleetgauge.fleet.schemas import BRONZE, schema_of
@@ -84,6 +84,7 @@ class Engine(Protocol):
 class InProcess:
     """Runs one part after the other in this process."""
 
+    count = 1
     parts = 1
     shards = shards.shards_for(1)
 
@@ -93,18 +94,40 @@ class InProcess:
 
     def make(self, batch: Batch, bad: dict[str, str], task: Task[Result]) -> list[Result]:
         """Applies a task to the batch, which is held in memory."""
-        allocate_with_jemalloc()
-        read: list[RecordBatch] = []
-        for path in batch.files:
-            if path not in bad:
-                try:
-                    read += list(landing.read(path, Selection(), system=batch.system or LOCAL))  # all of it or nothing
-                except LandingError as error:
-                    set_aside(bad, path, error)
-        return [task(in_order(pa.Table.from_batches(read, schema=BRONZE).combine_chunks()))]
+        rows, unread = read_batch(batch, bad)
+        for path in unread:
+            set_aside(bad, path)
+        return [task(in_order(rows))]
 
 
-def set_aside(bad: dict[str, str], path: str, error: Exception | None = None) -> None:
+def read_batch(
+    batch: Batch, bad: Collection[str], select: Callable[[RecordBatch], RecordBatch] | None = None
+) -> tuple[Table, list[str]]:
+    """Reads the files of a batch in this process.
+
+    Args:
+        batch: what to read.
+        bad: its files that are not read.
+        select: gives the rows to keep; None keeps all.
+
+    Returns:
+        BRONZE, and the files that cannot be read, of which no row is there; once there are too many, no further file
+        is read.
+    """
+    allocate_with_jemalloc()
+    read: list[RecordBatch] = []
+    unread: list[str] = []
+    for path in batch.files:
+        if path not in bad and len(unread) <= MAX_BAD_FILES:
+            rows = landing.read(path, Selection(), system=batch.system or LOCAL)
+            try:
+                read += list(rows if select is None else map(select, rows))  # all of it or nothing
+            except LandingError:
+                unread.append(path)
+    return pa.Table.from_batches(read, schema=BRONZE).combine_chunks(), unread
+
+
+def set_aside(bad: dict[str, str], path: str) -> None:
     """Records a file that cannot be read.
 
     Raises:
@@ -114,7 +137,7 @@ def set_aside(bad: dict[str, str], path: str, error: Exception | None = None) ->
         raise LandingError(
             f"more than {MAX_BAD_FILES} files cannot be read, for example {path}: check that this is a landing "
             "zone and that its files are readable"
-        ) from error
+        )
     bad[path] = _CANNOT_BE_READ
 
 

@@ -83,7 +83,7 @@ class Answers:
         if touched:
             self._replace_windowed(bounded([*touched, *map(whole, others)]))
             self.stage(catalog.VERDICTS.name)
-            replace_verdicts(self.store, touched, self.rules, self.window_s, judged_to)
+            replace_verdicts(self.store, self.engine, touched, self.rules, self.window_s, judged_to)
 
     def _replace_clients(self, wanted: list[date], now: datetime) -> None:
         store = self.store

@@ -7,18 +7,22 @@ that is not over for later: what half of it said would be delivered, and change 
 """
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
 from fleetgauge.fleet.arrow import Table, pa, pc, to_list
+from fleetgauge.fleet.engines.engine import Engine
 from fleetgauge.fleet.errors import TableError
-from fleetgauge.fleet.pipeline.by_window import ROWS_IN_MEMORY, by_window
+from fleetgauge.fleet.pipeline.by_window import ROWS_IN_MEMORY, Files, by_window
 from fleetgauge.fleet.pipeline.of_windows import Target
 from fleetgauge.fleet.pipeline.spans import EPOCH, Span, micros_of, within
 from fleetgauge.fleet.tables import catalog
 from fleetgauge.fleet.tables.log import Snapshot
+from fleetgauge.fleet.tables.parquet_files import WriteFiles
 from fleetgauge.fleet.tables.store import Store
+from fleetgauge.fleet.tables.written_file import WrittenFile
 from fleetgauge.verdicts.errors import RulesError
 from fleetgauge.verdicts.judge import judge
 from fleetgauge.verdicts.memory import FORM, Memory
@@ -90,12 +94,13 @@ def _signature(rules: Rules, window_s: int) -> str:
 
 
 def replace_verdicts(
-    store: Store, spans: list[Span], rules: Rules, window_s: int, judged_to: datetime | None = None
+    store: Store, engine: Engine, spans: list[Span], rules: Rules, window_s: int, judged_to: datetime | None = None
 ) -> bool:
     """Judges the windows from the first of these spans on, and replaces the table `verdicts`.
 
     Args:
         store: the tables.
+        engine: runs the judge, as one task, since it goes from window to window and takes the most memory of all.
         spans: of the windows that changed.
         rules: the figures of the verdicts.
         window_s: length of the windows [s]; those of another length are not judged.
@@ -104,44 +109,127 @@ def replace_verdicts(
     Returns:
         False if all of them are left for later.
     """
-    keep_freed_memory()
     limit = None if judged_to is None else judged_to - (judged_to - EPOCH) % timedelta(seconds=window_s)
-    rows, wide = store.snapshot(catalog.WINDOWS), store.files(catalog.WINDOWS)
+    wide = store.files(catalog.WINDOWS)
     files = wide + _sample_files(store) + store.files(catalog.TRAFFIC)
-    points = store.snapshot(catalog.POINTS)
-    clients = store.snapshot(catalog.CLIENTS).table(client_columns(rules))
     signature = _signature(rules, window_s)
-    kept = [
-        each
-        for each in store.rows(catalog.JUDGED)
-        if each["signature"] == signature and each["judged_to"] <= spans[0][0]
-    ]
-    before = max(kept, key=lambda each: each["judged_to"], default=None)
-    if limit is not None and before is not None and before["judged_to"] >= limit:
+    after = _judged_before(store, signature, spans[0][0])
+    if limit is not None and after is not None and after >= limit:
         return False  # what changed is of windows that are left for later
-    memory = Memory() if before is None else Memory.of(dict(before["memory"]))
-    offsets, traffic = store.snapshot(catalog.GROUP_OFFSETS), store.snapshot(catalog.TRAFFIC)
-    trends: list[Table] = []
-    hours = list(_hours(files, None if before is None else before["judged_to"], limit))
+    hours = list(_hours(files, after, limit))
     if limit is not None and not hours:
         return False
-    at_once = ROWS_IN_MEMORY if rules.own else _ROWS_AT_ONCE  # the points that own rules read stay in memory
-    for begin, end in _together(hours, files, at_once):
-        named = _named_points(points, (begin, end), rules)
-        samples = _samples(offsets, (begin, end), window_s)
-        with by_window(rows, wide, (begin, end), window_s) as tables:
-            counted = _traffic(traffic, (begin, end), window_s)
-            trends.append(judge(tables, clients, memory, rules, named, samples, counted))
-        if _stays(end, hours[-1][1]):
-            parts = memory.parts() | {_RULES: as_toml(rules).encode()}
-            kept.append({"judged_to": end, "signature": signature, "memory": list(parts.items())})
-    kept = [each for each in kept if not hours or _stays(each["judged_to"], hours[-1][1])]
-    store.replace(catalog.VERDICTS, ranked(memory, rules))
+    span = (hours[0][0], hours[-1][1]) if hours else (EPOCH, EPOCH)
+    trends = Target.of(store, catalog.GROUP_TRENDS, [span])
+    task = _Judge(
+        tables={table.name: store.snapshot(table) for table in _JUDGED_TABLES},
+        wide=wide,
+        rows=sum(file["num_records"] for file in files),
+        rules=rules,
+        window_s=window_s,
+        after=after,
+        write={table.name: store.files_of(table) for table in (catalog.VERDICTS, catalog.JUDGED)},
+        trends=trends,
+    )
+    (written,) = engine.map(task, [hours])
+    store.change(catalog.VERDICTS, add=written, remove=store.log(catalog.VERDICTS).paths())
     if hours:
-        _replace_trends(store, (hours[0][0], hours[-1][1]), pa.concat_tables(trends))
+        store.change(catalog.GROUP_TRENDS, add=written, remove=trends.old)
     # Last, since its signature says that the others are done.
-    store.replace(catalog.JUDGED, pa.Table.from_pylist(kept, schema=catalog.JUDGED.schema))
+    store.change(catalog.JUDGED, add=written, remove=store.log(catalog.JUDGED).paths())
     return True
+
+
+_JUDGED_TABLES: Final = (
+    *(catalog.WINDOWS, catalog.POINTS, catalog.CLIENTS),
+    *(catalog.GROUP_OFFSETS, catalog.TRAFFIC, catalog.JUDGED),
+)
+
+
+def _judged_before(store: Store, signature: str, begin: datetime) -> datetime | None:
+    """End of the windows after which the latest memory was kept that has none from `begin` on; None without one."""
+    if not store.has(catalog.JUDGED):
+        return None
+    kept = store.log(catalog.JUDGED).rows(["signature", "judged_to"]).to_pylist()
+    ends = (row["judged_to"] for row in kept if row["signature"] == signature)
+    return max((end for end in ends if end <= begin), default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Judge:
+    """Judges windows, and writes verdicts, trends of groups and the judge's memory to files; a task.
+
+    Attributes:
+        tables: as they are, by name.
+        wide: files of WINDOWS.
+        rows: number of rows that have the windows.
+        rules: the figures of the verdicts.
+        window_s: length of the windows [s].
+        after: end of the windows after which the memory to go on from was kept; None begins anew.
+        write: where VERDICTS and JUDGED go, by name.
+        trends: where the trends go.
+    """
+
+    tables: Mapping[str, Snapshot]
+    wide: Files
+    rows: int
+    rules: Rules
+    window_s: int
+    after: datetime | None
+    write: Mapping[str, WriteFiles]
+    trends: Target
+
+    def __call__(self, hours: list[Span]) -> list[WrittenFile]:
+        """Files of the tables from these hours on, which have no gap but those without rows."""
+        keep_freed_memory()
+        clients = self.tables[catalog.CLIENTS.name].table(client_columns(self.rules))
+        kept = self._kept()
+        memory = Memory.of(dict(kept[-1]["memory"])) if kept else Memory()
+        trends: list[Table] = []
+        at_once = ROWS_IN_MEMORY if self.rules.own else _ROWS_AT_ONCE  # the points that own rules read stay in memory
+        for span in _together(hours, self.rows, at_once):
+            trends.append(self._judged(span, clients, memory))
+            if _stays(span[1], hours[-1][1]):
+                parts = memory.parts() | {_RULES: as_toml(self.rules).encode()}
+                signature = _signature(self.rules, self.window_s)
+                kept.append({"judged_to": span[1], "signature": signature, "memory": list(parts.items())})
+        kept = [each for each in kept if not hours or _stays(each["judged_to"], hours[-1][1])]
+        written = _written(self.write[catalog.VERDICTS.name], ranked(memory, self.rules))
+        written += _written(self.write[catalog.JUDGED.name], pa.Table.from_pylist(kept, schema=catalog.JUDGED.schema))
+        return written + (self._trends((hours[0][0], hours[-1][1]), pa.concat_tables(trends)) if hours else [])
+
+    def _kept(self) -> list[dict[str, Any]]:
+        """Memories up to the one to go on from, which is the last."""
+        if self.after is None:
+            return []
+        is_kept = pc.field("signature") == _signature(self.rules, self.window_s)
+        is_kept &= pc.field("judged_to") <= self.after
+        rows = self.tables[catalog.JUDGED.name].table(catalog.JUDGED.schema.names, is_kept)
+        kept: list[dict[str, Any]] = rows.sort_by("judged_to").to_pylist()
+        return kept
+
+    def _judged(self, span: Span, clients: Table, memory: Memory) -> Table:
+        """Trends of groups in the windows of a span, which the memory takes in."""
+        tables = self.tables
+        named = _named_points(tables[catalog.POINTS.name], span, self.rules)
+        samples = _samples(tables[catalog.GROUP_OFFSETS.name], span, self.window_s)
+        with by_window(tables[catalog.WINDOWS.name], self.wide, span, self.window_s) as windows:
+            counted = _traffic(tables[catalog.TRAFFIC.name], span, self.window_s)
+            trends: Table = judge(windows, clients, memory, self.rules, named, samples, counted)
+        return trends
+
+    def _trends(self, span: Span, trends: Table) -> list[WrittenFile]:
+        """GROUP_TRENDS of all windows from the first judged one on, and the rows that stay."""
+        with self.trends.to.open() as writer:
+            writer.write_table(trends)
+            self.trends.keep(writer, [span], pc.scalar(True))
+            return writer.take_all()
+
+
+def _written(to: WriteFiles, rows: Table) -> list[WrittenFile]:
+    with to.open() as writer:
+        writer.write_table(rows)
+        return writer.take_all()
 
 
 def _sample_files(store: Store) -> list[dict[str, Any]]:
@@ -166,17 +254,6 @@ def _traffic(traffic: Snapshot, span: Span, window_s: int) -> TrafficRows | None
     return TrafficRows(rows, window_s, micros_of(begin)) if rows.num_rows else None
 
 
-def _replace_trends(store: Store, span: Span, trends: Table) -> None:
-    """Replaces the rows of GROUP_TRENDS of all windows from the first judged one on."""
-    target = Target.of(store, catalog.GROUP_TRENDS, [span])
-    if not trends.num_rows and not target.old:
-        return
-    with target.to.open() as writer:
-        writer.write_table(trends)
-        target.keep(writer, [span], pc.scalar(True))
-        store.change(catalog.GROUP_TRENDS, add=writer.take_all(), remove=target.old)
-
-
 def _stays(at: datetime, last: datetime) -> bool:
     """True for the latest end, and for those of the last hours and days, which late pushes may change."""
     is_of_hour = at == _whole_hour(at) and last - at <= _HOURS_KEPT * _HOUR
@@ -184,11 +261,10 @@ def _stays(at: datetime, last: datetime) -> bool:
     return at == last or is_of_hour or is_of_day
 
 
-def _together(hours: list[Span], files: list[dict[str, Any]], at_once: int) -> Iterator[Span]:
+def _together(hours: list[Span], rows: int, at_once: int) -> Iterator[Span]:
     """Hours with few rows, merged up to an end whose memory is kept, since files are sorted by clients and reading one
     is costly.
     """
-    rows = sum(file["num_records"] for file in files)
     first, count = None, 0
     for begin, end in hours:
         first, count = first or begin, count + 1

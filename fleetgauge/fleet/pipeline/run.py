@@ -3,7 +3,7 @@
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -14,6 +14,7 @@ from rich.console import Console
 from fleetgauge.base.clock import Time
 from fleetgauge.fleet.engines.choice import EngineName, Kind, Work, choose
 from fleetgauge.fleet.engines.engine import Batch, Engine, InProcess, OnSpark
+from fleetgauge.fleet.engines.processes import InProcesses, processes_for
 from fleetgauge.fleet.errors import BusyError, FleetError, NotInstalledError, SparkEndedError, TableError
 from fleetgauge.fleet.pipeline import pending
 from fleetgauge.fleet.pipeline.answers import Answers
@@ -24,7 +25,7 @@ from fleetgauge.fleet.pipeline.of_verdicts import are_by_other_rules, replace_ve
 from fleetgauge.fleet.pipeline.progress import RunProgress
 from fleetgauge.fleet.pipeline.report import RunReport, Size
 from fleetgauge.fleet.pipeline.side_rows import SAMPLES, TRAFFIC, SideReport, SideRows, SideRowsWriter
-from fleetgauge.fleet.pipeline.source import MAX_BATCH_BYTES_IN_PROCESS, Bounds, LandingSource, source_name
+from fleetgauge.fleet.pipeline.source import MAX_BATCH_BYTES_A_PROCESS, Bounds, LandingSource, source_name
 from fleetgauge.fleet.pipeline.spans import EPOCH, LIVE_WINDOW_S, days
 from fleetgauge.fleet.source.selection import Days
 from fleetgauge.fleet.source.topic.source import Source, TopicSource
@@ -113,7 +114,9 @@ def run(request: RunRequest, context: RunContext) -> RunReport:
         options = storage_options(context.conf)
         store, spark = Store(qualified(request.tables), options), OnSpark(lambda: _started(context.settings))
         with only_run(store.root), RunProgress(context.notes, enabled=context.progress) as shown:
-            return _Run(store, request, options, context.engine, spark, context.clock, began_ms, shown).run()
+            job = _Run(store, request, options, context.engine, spark, context.clock, began_ms, shown)
+            with closing(job):
+                return job.run()
 
 
 def _started(settings: Callable[[], "SessionSettings"]) -> "SparkSession":
@@ -121,7 +124,7 @@ def _started(settings: Callable[[], "SessionSettings"]) -> "SparkSession":
         from fleetgauge.fleet.spark.session import start_session
     except ModuleNotFoundError as error:
         raise NotInstalledError(
-            f"{error.name} is not installed, and large inputs, topics, other file systems and --master need "
+            f"{error.name} is not installed, and topics, other file systems and --master need "
             "PySpark: pip install 'fleetgauge[spark]'"
         ) from error
     return start_session(settings())
@@ -260,13 +263,25 @@ class _Run:
 
     def _bounds(self) -> Bounds:
         given = self.request.bounds
-        if self.engine is not self.spark:
-            return replace(given, max_bytes=MAX_BATCH_BYTES_IN_PROCESS)
+        if isinstance(self.engine, InProcess | InProcesses):
+            return replace(given, max_bytes=MAX_BATCH_BYTES_A_PROCESS * self.engine.count)
         return given if given.max_files is None else replace(given, max_bytes=sys.maxsize)
 
     def _choose_engine(self, source: "LandingSource | TopicStretch") -> None:
-        if self.engine is not self.spark and choose(self._work(source), self.asked) is EngineName.SPARK:
+        if self.engine is self.spark:
+            return
+        work = self._work(source)
+        if choose(work, self.asked) is EngineName.SPARK:
             self.engine = self.spark
+            return
+        count = processes_for(work.amount, self.request.bounds.max_processes)
+        if count > 1 and isinstance(self.engine, InProcess):
+            self.engine = InProcesses(count)
+
+    def close(self) -> None:
+        """Ends processes that it started."""
+        if isinstance(self.engine, InProcesses):
+            self.engine.close()
 
     def _work(self, source: "LandingSource | TopicStretch") -> Work:
         if not isinstance(source, LandingSource) or source.system is None:
@@ -350,7 +365,7 @@ class _Run:
         elif are_by_other_rules(self.store, request.rules, self.window_s):
             self.progress.stage(catalog.VERDICTS.name)
             self._is_judged_anew = replace_verdicts(
-                self.store, [(EPOCH, latest)], request.rules, self.window_s, judged_to
+                self.store, self.engine, [(EPOCH, latest)], request.rules, self.window_s, judged_to
             )
         if waiting.spans or self._reports or any(each.files for each in self._beside.values()):
             pending.close(self.store, self._row(waiting, now))

@@ -23,8 +23,9 @@ MAX_BATCH_BYTES: Final = 256 * 1024 * 1024
 """Parquet of a landing zone that one batch reads on Spark [B], unless a number of files is given: of real clients some
 twenty million data points, whose payloads are twenty times as large."""
 
-MAX_BATCH_BYTES_IN_PROCESS: Final = 16 * 1024 * 1024
-"""The same in this process, which holds a batch's payloads in memory."""
+MAX_BATCH_BYTES_A_PROCESS: Final = 18 * 1024 * 1024
+"""The same for each process without Spark, which holds its part of a batch's payloads in memory: a whole file
+of an exporter."""
 
 MAX_BATCH_RECORDS: Final = 2_000_000
 """Records of a topic that one batch reads."""
@@ -38,11 +39,13 @@ class Bounds:
         max_files: of a landing zone; None goes by their bytes alone.
         max_bytes: of these files [B]; one that is larger is a batch.
         max_records: of a topic.
+        max_processes: that compute it without Spark; None for as many as suit.
     """
 
     max_files: int | None = None
     max_bytes: int = MAX_BATCH_BYTES
     max_records: int = MAX_BATCH_RECORDS
+    max_processes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

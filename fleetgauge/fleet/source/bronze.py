@@ -59,7 +59,7 @@ def read_files(
         frame = _contents(spark, [qualified(path) for path in paths])
     else:
         frame = local_rows(spark, [{"path": path} for path in paths], _PATHS).repartition(min(len(paths), tasks))
-    read = _ReadFiles(selection=Selection(), system=None if system is LOCAL else system, sets_aside=True)
+    read = _ReadFiles(selection=Selection(), system=system, sets_aside=True)
     return frame.mapInArrow(lambda files: step(read(files)), spark_schema(schema))
 
 
@@ -74,7 +74,7 @@ class _ReadFiles:
 
     Attributes:
         selection: of rows.
-        system: has the files, unless their contents are given; None for the machine that this runs on.
+        system: has the files; None where their contents are given, or for the machine that this runs on.
         sets_aside: a file that cannot be read is one row with a fault and without a number; else it is an error.
     """
 

@@ -77,7 +77,7 @@ def opened(system: fs.FileSystem, path: str) -> str | BufferReader:
     Raises:
         OSError: S3 does not have it, or does not answer.
     """
-    if system is LOCAL:
+    if isinstance(system, fs.LocalFileSystem):  # another process has another object
         return path
 
     def read() -> bytes:

@@ -234,7 +234,7 @@ class TableLog:
             return 0
         added, removed = list(add), list(remove)
         if removed and (gone := set(removed).difference(_columns(table, "path")["path"].to_pylist())):
-            raise CommitFailedError(f"{len(gone)} of the files to be removed are no part of the table any more")
+            raise CommitFailedError(f"{len(gone)} of the files to be removed are no longer part of the table")
         now_ms = time.time_ns() // 1_000_000
         partition_by = table.metadata().partition_columns
         actions: list[AddAction | RemoveAction] = [_add_action(file, bool(partition_by), is_new) for file in added]

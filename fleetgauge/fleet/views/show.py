@@ -1,13 +1,14 @@
 """`fleet show`: rows of a table, read by delta-rs in this process, without Spark."""
 
+import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from rich.console import Console
 
 from fleetgauge.fleet.arrow import Rows, pa
-from fleetgauge.fleet.fleet import Fleet, time_of
+from fleetgauge.fleet.fleet import Chosen, Fleet, time_of
 from fleetgauge.fleet.report.cells import json_text
 from fleetgauge.fleet.report.output import ArrowRows, print_table, take_first
 from fleetgauge.fleet.report.tables import Key, TableForm, Text, number_text, time_text
@@ -37,6 +38,17 @@ _LEAST: Final = (
     "gap", "covers_gap", "unknown", "principal", "cluster_id",
 )  # fmt: skip
 """Columns that a narrow terminal leaves out first, followed by others from the right, except the first `_KEPT`."""
+
+_LEAST_OF_WINDOWS: Final = ("metric", "coordinator", "bootstrap", "pushes", "client_instance_id")
+"""In tables by window the next ones: without them figures fit beside the client id."""
+
+_EMPTY: Final[Mapping[str, str]] = {
+    "rejects": "every push could be read",
+    "verdicts": "nothing is wrong, or nothing was judged yet: fleet verdicts shows which",
+    "traffic": "only fleetgauge gateway writes it",
+    **dict.fromkeys(("group_offsets", "group_trends"), "no exporter samples the offsets of groups"),
+}
+"""Reasons why a whole table may have no rows."""
 
 _KEPT: Final = 3
 _UNKNOWN: Final = "unknown"
@@ -83,9 +95,21 @@ def show(request: ShowRequest) -> Answer:
         read = pa.schema([each for each in schema if each.name in needed])
         latest = chosen.latest(request.to.limit).batches(read.names)
         first, _ = take_first(Rows(schema=read, batches=latest), form, request.to.limit)
-        print_table(console, first, chosen.count(), form=form)
+        total = chosen.count()
+        if total:
+            print_table(console, first, total, form=form)
+        else:
+            sys.stderr.write(f"{request.table}: no rows{_reason(chosen)}\n")
 
     return Answer(text=text, rows=ArrowRows(Rows(schema=schema, batches=chosen.batches())))
+
+
+def _reason(chosen: Chosen) -> str:
+    """Reason why no row is chosen, if it is known."""
+    rows = replace(chosen, where=None).count()
+    if rows:
+        return f" of this selection; without it the table has {rows:,}"
+    return f": {_EMPTY[chosen.table.name]}" if chosen.table.name in _EMPTY else ""
 
 
 def text_form(table: catalog.Table, wanted: str | None = None) -> TableForm:
@@ -99,7 +123,8 @@ def text_form(table: catalog.Table, wanted: str | None = None) -> TableForm:
     order = [] if time is None else [Key(time, descending=True)]
     order += [Key(each.name) for each in shown if each.type in (pa.string(), pa.int32())]
     names = [each.name for each in shown]
-    less = [name for name in _LEAST if name in names]
+    by_window = _LEAST_OF_WINDOWS if "window_start" in names else ()
+    less = [name for name in (*_LEAST, *by_window) if name in names]
     least = (*less, *reversed([name for name in names if name not in less][_KEPT:]))
     columns = {each.name: _sent(each.name, each.type) for each in (shown if wanted is None else table.schema)}
     return TableForm(columns=columns, order=tuple(order), least=least).only(wanted)

@@ -106,6 +106,12 @@ def remarks(answer: Answer, window_s: int) -> Iterator[str]:
         f"Rates are means over {window_s} s or a push interval; brokers measure over 10 s or so. Shorter bursts do not "
         "show, so the number of throttled entities and their throttle times are lower bounds."
     )
+    if answer.held:
+        clients = "1 client was" if answer.held == 1 else f"{answer.held:,} clients were"
+        yield (
+            f"{clients} throttled in this time: the recorded rates are what a limit in force let through, not what the "
+            "clients would have sent. A suggested limit is too low for them."
+        )
     yield from _brokers(rows)
     yield from _left_out(answer, rows)
 

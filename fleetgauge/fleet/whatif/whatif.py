@@ -14,6 +14,7 @@ from fleetgauge.fleet import shards
 from fleetgauge.fleet.arrow import Table, pa, pc
 from fleetgauge.fleet.errors import TableError
 from fleetgauge.fleet.measures.catalogue import BY_COLUMN
+from fleetgauge.fleet.schemas import INSTANCE
 from fleetgauge.fleet.tables import catalog
 from fleetgauge.fleet.tables.store import Store
 from fleetgauge.fleet.whatif import engines
@@ -81,11 +82,19 @@ class Suggestion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """Rows of OUTCOMES, worst first, and remarks."""
+    """Rows of OUTCOMES, worst first, and what is remarked of them.
+
+    Attributes:
+        rows: of OUTCOMES.
+        suggestions: limits that were asked for.
+        fleet: the clients.
+        held: how many of the clients a limit in force throttled in the time that is replayed.
+    """
 
     rows: Table
     suggestions: list[Suggestion]
     fleet: Fleet
+    held: int = 0
 
 
 def fleet_of(clients: Table, asked: Sequence[AskedQuota]) -> Fleet:
@@ -228,6 +237,15 @@ def clients_of(store: Store, of: Stretch) -> Table:
         where &= pc.field("first_seen") < of.until
     names = ("cluster_id", "principal", "client_instance_id", "client_id", "dialect", "role")
     return store.snapshot(catalog.CLIENTS).table(names, where)
+
+
+def held_in(store: Store, fleet: Fleet, of: Stretch) -> int:
+    """Number of clients with a limit that were throttled in a stretch of time."""
+    if not store.has(catalog.THROTTLING):
+        return 0
+    rows = store.snapshot(catalog.THROTTLING).table(INSTANCE, of.where & (pc.field("throttled") > 0))
+    instances = zip(*(rows[name].to_pylist() for name in INSTANCE), strict=True)
+    return len(fleet.clients.keys() & set(instances))
 
 
 def parts_of(of: Stretch, least: int = 1) -> list[shards.Part]:

@@ -133,7 +133,7 @@ def _validate(sourced: Mapping[str, Sourced]) -> ServiceConfig:
         prefix = next((each for each in _TABLES if key.startswith(each) and key != each), None)
         if prefix is None:
             suggestion = did_you_mean(nearest(key, [*known, *_NAMED_TABLES]))
-            unknown = f"is no configuration key{suggestion or '; the keys are listed by fleetgauge config'}"
+            unknown = f"is not a configuration key{suggestion or '; the keys are listed by fleetgauge config'}"
             hint = NOT_READ.get(key) or unknown
             raise ConfigError(key, hint, source=raw.source)
         table = values[prefix.removesuffix(".")]

@@ -61,7 +61,13 @@ class Reporters:
                 reporter.configure(configs)
                 reporter.context_change(context)
                 metrics.add_reporter(reporter)
-                self.plugin.add(reporter)
+                if not self.plugin.add(reporter):
+                    log.info(
+                        "listener.reporter_takes_no_pushes",
+                        message="it gets none: client_receiver() and client_telemetry_exporter() are missing, or "
+                        "return None",
+                        reporter=name,
+                    )
             except Exception as error:
                 self.close()
                 raise ConfigError("metric.reporters", f"{name} does not start: {error!r}") from error

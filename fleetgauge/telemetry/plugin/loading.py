@@ -4,7 +4,7 @@ import importlib
 from importlib.metadata import entry_points
 from typing import Any, Final
 
-from fleetgauge.base.errors import InvalidConfigError
+from fleetgauge.base.errors import InvalidConfigError, import_problem
 from fleetgauge.telemetry.plugin.api import MetricsReporter
 
 ENTRY_POINT_GROUP: Final = "fleetgauge.metric_reporters"
@@ -28,7 +28,7 @@ def load_reporter(name: str) -> MetricsReporter:
     try:
         reporter = factory()
     except Exception as error:
-        raise _cannot(name, f"it cannot be instantiated without arguments: {_text(error)}") from error
+        raise _cannot(name, f"it cannot be instantiated without arguments: {import_problem(error)}") from error
     missing = [method for method in _METHODS if not callable(getattr(reporter, method, None))]
     if missing:
         raise _cannot(name, f"it is not a MetricsReporter: it lacks {', '.join(missing)}")
@@ -40,7 +40,9 @@ def _find(name: str) -> Any:
         try:
             return entry_point.load()
         except Exception as error:
-            raise _cannot(name, f"its entry point {entry_point.value} does not load: {_text(error)}") from error
+            raise _cannot(
+                name, f"its entry point {entry_point.value} does not load: {import_problem(error)}"
+            ) from error
     module_name, separator, class_name = name.rpartition(":" if ":" in name else ".")
     if not separator or not module_name or not class_name:
         raise _cannot(name, f"it is neither a dotted path nor an entry point of the group {ENTRY_POINT_GROUP}")
@@ -48,18 +50,8 @@ def _find(name: str) -> Any:
         return getattr(importlib.import_module(module_name), class_name)
     except AttributeError as error:
         raise _cannot(name, f"the module {module_name} has no {class_name}") from error
-    except ModuleNotFoundError as error:
-        raise _cannot(
-            name,
-            f"there is no module {error.name}: install it, or set PYTHONPATH to its directory (the working directory "
-            "is not searched)",
-        ) from error
     except Exception as error:
-        raise _cannot(name, f"the module {module_name} cannot be imported: {_text(error)}") from error
-
-
-def _text(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
+        raise _cannot(name, f"the module {module_name} cannot be imported: {import_problem(error)}") from error
 
 
 def _cannot(name: str, reason: str) -> InvalidConfigError:

@@ -31,32 +31,32 @@ class Rebalance:
 
 def rebalances(plan: Plan) -> list[Rebalance]:
     """All rebalances of all groups in their order; the first of each is how it stands in the beginning."""
-    found: list[Rebalance] = []
+    ordered: list[Rebalance] = []
     for app in plan.world.apps:
         if app.group_id is not None:
-            found += _of_group(plan, app)
-    return sorted(found, key=lambda each: each.at_s)
+            ordered += _of_group(plan, app)
+    return sorted(ordered, key=lambda each: each.at_s)
 
 
 def _of_group(plan: Plan, app: App) -> list[Rebalance]:
     stays = {slot: _memberships(plan, slot) for slot in app.slots}
     moments = sorted({moment for each in stays.values() for stay in each for moment in stay if moment > 0})
-    found = [_rebalance(plan, app, stays, -1e6)]
+    assignments = [_rebalance(plan, app, stays, -1e6)]
     last = -1e6
     for moment in moments:
         if moment == float("inf") or moment > plan.hours * 3600:
             continue
         if moment - last < _SETTLES_S:
-            found.pop()
+            assignments.pop()
             moment = last
-        found.append(_rebalance(plan, app, stays, moment))
+        assignments.append(_rebalance(plan, app, stays, moment))
         last = moment
-    return found
+    return assignments
 
 
 def _memberships(plan: Plan, slot: int) -> list[tuple[float, float]]:
     """From when to when the slot's instances are members."""
-    found: list[tuple[float, float]] = []
+    memberships: list[tuple[float, float]] = []
     for process in plan.processes[slot]:
         end = process.end_s + (0 if process.is_graceful else SESSION_TIMEOUT_S)
         stays = [(process.start_s + 1.5, end)]
@@ -65,8 +65,8 @@ def _memberships(plan: Plan, slot: int) -> list[tuple[float, float]]:
         for begin, back in breaks:
             start, stop = stays.pop()
             stays += [(start, begin), (back, stop)]
-        found += stays
-    return found
+        memberships += stays
+    return memberships
 
 
 def _rebalance(plan: Plan, app: App, stays: dict[int, list[tuple[float, float]]], at_s: float) -> Rebalance:

@@ -1,6 +1,6 @@
-"""What happens in every fleet although nothing is wrong: deploys, scaling, restarts, batch jobs, and near misses.
+"""Events of every fleet without a fault: deploys, scaling, restarts, batch jobs, and near misses.
 
-A near miss is what a verdict is not: too weak, or too short. None of it is in the truth.
+A near miss is too weak or too short for a verdict. The truth has none of these events.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ from fleetgauge.testkit.simulate.world import FAR, SOFTWARE, App
 
 _HOUR_S: Final = 3600.0
 _DEPLOYS_AN_HOUR: Final = 0.15
-"""Of an application."""
+"""Per application."""
 _CLIENTS_A_ROUND: Final = 400
 """A larger fleet has each near miss several times."""
 _DOWN_S: Final = 75.0

@@ -113,12 +113,12 @@ class Link:
         return self._fault is not None
 
     async def subscribe(self, client_id: str, instance_id: uuid.UUID) -> GetTelemetrySubscriptionsResponse:
-        """What the peer wants of an instance."""
+        """Subscription that the peer gives to an instance."""
         request = GetTelemetrySubscriptionsRequest(client_instance_id=instance_id)
-        found: GetTelemetrySubscriptionsResponse = await self._call_when_open(
+        response: GetTelemetrySubscriptionsResponse = await self._call_when_open(
             client_id, request, GetTelemetrySubscriptionsResponse
         )
-        return found
+        return response
 
     async def push(
         self,
@@ -140,8 +140,8 @@ class Link:
             compression_type=codec if metrics else 0,  # type: ignore[arg-type]
             metrics=metrics,
         )
-        found: PushTelemetryResponse = await self._call_when_open(client_id, request, PushTelemetryResponse)
-        return found
+        response: PushTelemetryResponse = await self._call_when_open(client_id, request, PushTelemetryResponse)
+        return response
 
     async def _call_when_open(self, client_id: str, request: Any, answer: type[Any]) -> Any:
         await asyncio.shield(self._opening)

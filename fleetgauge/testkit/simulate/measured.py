@@ -1,7 +1,7 @@
-"""What each library measures of what happens, as it would: its windows, its units, what it rounds, what it leaves out.
+"""Measurements of each library: its windows, its units, what it rounds, what it leaves out.
 
 Java keeps averages and maxima of its last two samples of 30 s, librdkafka and franz-go those since the last push. Java
-says NaN where nothing was recorded, librdkafka 0, franz-go nothing.
+sends NaN where nothing was recorded, librdkafka 0, franz-go nothing.
 """
 
 from dataclasses import dataclass
@@ -76,12 +76,12 @@ class Reading:
     def _until(self, at_s: Numbers) -> Numbers:
         index = self._index(at_s)
         part = np.clip((at_s - self._ticks.begin_s) / TICK_S - index, 0, 1)
-        found: Numbers = self._before[index] + part[:, None] * self._flat[index]
-        return found
+        sums: Numbers = self._before[index] + part[:, None] * self._flat[index]
+        return sums
 
     def _between(self, begin_s: Numbers, end_s: Numbers) -> Numbers:
-        found: Numbers = np.maximum(self._until(end_s) - self._until(begin_s), 0)
-        return found
+        amounts: Numbers = np.maximum(self._until(end_s) - self._until(begin_s), 0)
+        return amounts
 
     def grown(self, name: str) -> Numbers:
         """Amounts since the push before, whole."""
@@ -89,8 +89,8 @@ class Reading:
 
     def amount(self, name: str) -> Numbers:
         """Amounts in the library's window."""
-        found: Numbers = self.window[:, SUMS.index(name)]
-        return found
+        amounts: Numbers = self.window[:, SUMS.index(name)]
+        return amounts
 
     def mean(self, name: str, over: str | Numbers) -> Numbers:
         """An average, weighted with another amount in the library's window; NaN without any."""
@@ -100,21 +100,21 @@ class Reading:
     def peak(self, name: str) -> Numbers:
         """The largest value in the library's window; NaN if it is 0."""
         column = self._peaks[:, PEAKS.index(name)]
-        found = np.array([column[begin : end + 1].max() for begin, end in zip(*self._rows, strict=True)])
-        return np.where(found > 0, found, np.nan)
+        peaks = np.array([column[begin : end + 1].max() for begin, end in zip(*self._rows, strict=True)])
+        return np.where(peaks > 0, peaks, np.nan)
 
     def links(self, name: str, *, grown: bool = False) -> Numbers:
         """[push, node]: amounts in the window, or since the push before."""
         amounts = (self.growth if grown else self.window)[:, len(SUMS) :].reshape(
             len(self.growth), len(LINKS), len(self._pushes.nodes)
         )
-        found: Numbers = amounts[:, LINKS.index(name)]
-        return found
+        column: Numbers = amounts[:, LINKS.index(name)]
+        return column
 
     def slowest(self) -> Numbers:
         """[push, node]: the largest latency [ms]; NaN without a request."""
-        found = np.array([self._slowest[begin : end + 1].max(axis=0) for begin, end in zip(*self._rows, strict=True)])
-        return np.where((found > 0) & (self.links("requests") > 0.5), found, np.nan)
+        slowest = np.array([self._slowest[begin : end + 1].max(axis=0) for begin, end in zip(*self._rows, strict=True)])
+        return np.where((slowest > 0) & (self.links("requests") > 0.5), slowest, np.nan)
 
     def lag(self) -> tuple[Numbers, Numbers, Numbers]:
         """[push, partition]: records behind now, on average and at most."""
@@ -127,18 +127,18 @@ class Reading:
 
     def last(self, name: str) -> Numbers:
         """A value of now: `backlog` or `assigned`."""
-        found: Numbers = getattr(self._ticks, name)[self._rows[1], self._pushes.process.slot]
-        return found
+        values: Numbers = getattr(self._ticks, name)[self._rows[1], self._pushes.process.slot]
+        return values
 
 
 def measure(ticks: Ticks, pushes: Pushes) -> Measured:
-    """What the library has to say in these pushes."""
+    """Measurements of the library in these pushes."""
     reading = Reading(ticks, pushes)
-    found = _of_producer(reading, pushes) if pushes.app.role == "producer" else _of_consumer(reading, pushes)
-    found |= _of_connections(reading, pushes)
+    measured = _of_producer(reading, pushes) if pushes.app.role == "producer" else _of_consumer(reading, pushes)
+    measured |= _of_connections(reading, pushes)
     if pushes.app.software.library == "librdkafka":
-        return {name: np.nan_to_num(values) for name, values in found.items()}
-    return found
+        return {name: np.nan_to_num(values) for name, values in measured.items()}
+    return measured
 
 
 def _of_connections(reading: Reading, pushes: Pushes) -> Measured:
@@ -183,9 +183,9 @@ def _of_connections(reading: Reading, pushes: Pushes) -> Measured:
 
 
 def _samples_s(reading: Reading) -> Numbers:
-    """What Java divides a rate by: never less than one whole sample and the present one."""
-    found: Numbers = np.maximum(reading.window_s, _SAMPLE_S) if reading.is_java else reading.window_s
-    return found
+    """Divisor of Java's rates [s]: at least one whole sample and the present one."""
+    divisor_s: Numbers = np.maximum(reading.window_s, _SAMPLE_S) if reading.is_java else reading.window_s
+    return divisor_s
 
 
 def _of_producer(reading: Reading, pushes: Pushes) -> Measured:
@@ -314,65 +314,65 @@ def java_points(app: App, nodes: list[int], node_names: list[str], partitions: l
     topics = [app.topic]
     if app.role == "consumer":  # before 4.0 with underscores, since then both
         topics = [app.topic.replace(".", "_"), app.topic][: 1 if app.software.version.startswith("3.") else 2]
-    found: list[Point] = []
+    points: list[Point] = []
     for metric in _known(app.role):
         name, short = metric.name.removeprefix(KAFKA_PREFIX), metric.kafka_name.replace("-", ".")
         if metric.attributes == ("node_id",):
-            found += [
+            points += [
                 Point(name, (("node_id", node),), "double", f"node.{short}", column)
                 for column, node in zip(nodes, node_names, strict=True)
             ]
         elif metric.attributes == ("topic", "partition"):
-            found += _of_partitions(name, short, topics, partitions)
+            points += _of_partitions(name, short, topics, partitions)
         else:
             key = "records.per.fetch" if (app.role, short) == _PER_FETCH else _JAVA_KEYS.get(short, short)
             labels: list[Labels] = [(("topic", topic),) for topic in topics] if metric.attributes else []
             if not metric.attributes or app.role == "consumer":
                 labels = [(), *labels]
-            found += [Point(name, each, "double", key) for each in labels]
-    return found
+            points += [Point(name, each, "double", key) for each in labels]
+    return points
 
 
 _PER_FETCH: Final = ("consumer", "records.per.request.avg")
 
 
 def _of_partitions(name: str, key: str, topics: list[str], partitions: list[int]) -> list[Point]:
-    found = [
+    points = [
         Point(name, (("topic", topic), ("partition", str(partition))), "double", key, column)
         for topic in topics
         for column, partition in enumerate(partitions)
     ]
-    return [Point(name, (), "double", "client.lag.max"), *found] if key == "records.lag.max" else found
+    return [Point(name, (), "double", "client.lag.max"), *points] if key == "records.lag.max" else points
 
 
 def librdkafka_points(app: App, nodes: list[int], node_ids: list[int]) -> list[Point]:
     """All its metrics: of nodes that it knows, in use or not."""
     known = _OF_LIBRDKAFKA[app.role]
-    found: list[Point] = []
+    points: list[Point] = []
     for short in known:
         number = "int" if short.endswith((".total", ".max", "assigned.partitions")) else "double"
         name = f"{app.role}.{short}"
         if short.startswith("node."):
             for column, node_id in zip(nodes, node_ids, strict=True):
-                found.append(Point(name, (("node.id", node_id),), number, short, column))  # type: ignore[arg-type]
+                points.append(Point(name, (("node.id", node_id),), number, short, column))  # type: ignore[arg-type]
         else:
             key = short.removeprefix("coordinator.").removeprefix("fetch.manager.")
-            found.append(Point(name, (), number, key))  # type: ignore[arg-type]
-    return found
+            points.append(Point(name, (), number, key))  # type: ignore[arg-type]
+    return points
 
 
 def franz_go_points(app: App, nodes: list[int], node_ids: list[int]) -> list[Point]:
     """All its metrics, of which those that are 0 are left out of a push."""
-    found: list[Point] = []
+    points: list[Point] = []
     for short in _OF_FRANZ_GO[app.role]:
         number = "int" if short.endswith((".total", ".max")) else "double"
         name = f"{app.role}.{short}"
         if short.startswith("node."):
             for column, node_id in zip(nodes, node_ids, strict=True):
-                found.append(Point(name, (("node_id", node_id),), number, short, column))  # type: ignore[arg-type]
+                points.append(Point(name, (("node_id", node_id),), number, short, column))  # type: ignore[arg-type]
         else:
-            found.append(Point(name, (), number, short.removeprefix("coordinator.")))  # type: ignore[arg-type]
-    return found
+            points.append(Point(name, (), number, short.removeprefix("coordinator.")))  # type: ignore[arg-type]
+    return points
 
 
 _OF_LIBRDKAFKA: Final = {

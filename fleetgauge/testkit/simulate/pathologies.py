@@ -1,4 +1,4 @@
-"""How each verdict of the contract comes about: what has to happen in a fleet so that it is right."""
+"""Pathologies: the events in a fleet that make each verdict of the contract true."""
 
 from collections.abc import Callable
 from typing import Final
@@ -135,7 +135,7 @@ def _at_work(app: App) -> range:
 
 
 def link_latencies(plan: Plan, cluster: int, node: int, *, held: bool = True) -> list[float]:
-    """What requests to a node usually take its clients [ms], of all links; see `Plan.base_latency_ms`."""
+    """Usual latencies of requests to a node [ms], one per link; see `Plan.base_latency_ms`."""
     return [
         plan.base_latency_ms(slot, node, held=held)
         for app in plan.world.apps
@@ -174,7 +174,7 @@ def _usual_ms(plan: Plan, app: App) -> float:
 
 
 def _seen_ms(app: App) -> float:
-    """What a consumer's fetches have to take more so that no lack of data explains it [ms]; see `held_s`."""
+    """Additional latency of fetches [ms] that no lack of data explains; see `held_s`."""
     return 1_000.0 if app.role == "consumer" else 0.0
 
 

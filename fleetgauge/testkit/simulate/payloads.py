@@ -42,7 +42,7 @@ _DESCRIPTIONS: Final = {
     "request.latency.avg": "The average request latency in ms for produce requests.",
     "request.latency.max": "The maximum request latency in ms for produce requests.",
 }
-"""Of librdkafka's metrics, without the role."""
+"""Descriptions of librdkafka's metrics, by name without the role."""
 
 
 class Point(NamedTuple):
@@ -191,11 +191,11 @@ def _shape(data: MetricsData, points: Sequence[Point], metrics: Sequence[Metric]
 
 
 def _places(payload: bytes, marks: Sequence[bytes]) -> list[int]:
-    found, at = [], 0
+    places, at = [], 0
     for mark in marks:
         at = payload.index(mark, at)
-        found.append(at)
-    return found
+        places.append(at)
+    return places
 
 
 def _put(rows: Numbers, at: Numbers, numbers: Numbers) -> None:

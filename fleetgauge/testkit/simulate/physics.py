@@ -1,4 +1,4 @@
-"""How a fleet works, ten seconds at a time: queues in brokers, batches, buffers, quotas, polls and lags.
+"""Physics of a fleet in ticks of ten seconds: queues in brokers, batches, buffers, quotas, polls and lags.
 
 Nothing here is a metric: `testkit.simulate.measured` derives those. All arrays have time first.
 """
@@ -51,7 +51,7 @@ QUANTITIES: Final = {
     "linger_s": (np.nan, "is"),
     "compression": (np.nan, "is"),
 }
-"""What a cause may change: its usual value, and how a cause changes it. NaN stands for the application's own."""
+"""Quantities that a cause may change: usual value, and kind of change. NaN is the application's own value."""
 
 SUMS: Final = (
     "records",
@@ -86,7 +86,7 @@ LINKS: Final = ("requests", "latency_ms", "sent_bytes", "received_bytes")
 
 @dataclass(slots=True, kw_only=True)
 class Ticks:
-    """What happened in some ticks.
+    """Events of some ticks.
 
     Attributes:
         begin_s: when the first one begins.
@@ -209,19 +209,19 @@ class Physics:
     def _quantity(self, name: str, times: Numbers, size: int) -> Numbers:
         """[tick, what it concerns]: the quantity, with the causes that are at work."""
         usual, how = QUANTITIES[name]
-        found = np.full((len(times), size), usual)
+        values = np.full((len(times), size), usual)
         for cause in self._plan.causes:
             if cause.quantity == name and cause.from_s < times[-1] and times[0] < cause.to_s:
                 rows = np.flatnonzero((times >= cause.from_s) & (times < cause.to_s))
                 at = cause.at if cause.node is None else cause.at * self._nodes + cause.node
                 where = np.ix_(rows, at)
-                changed = {"times": found[where] * cause.value, "plus": found[where] + cause.value, "is": cause.value}
-                found[where] = changed[how]
-        return found
+                changed = {"times": values[where] * cause.value, "plus": values[where] + cause.value, "is": cause.value}
+                values[where] = changed[how]
+        return values
 
     def _of_app(self, name: str, times: Numbers, own: Numbers) -> Numbers:
-        found = self._quantity(name, times, self._slots)
-        return np.where(np.isnan(found), own, found)
+        values = self._quantity(name, times, self._slots)
+        return np.where(np.isnan(values), own, values)
 
     def _alive(self, times: Numbers) -> Numbers:
         """[tick, slot]: 1 while an instance works there."""
@@ -261,11 +261,11 @@ class Physics:
         of_slot = queue_ms[:, self._cluster]
         path_ms = self._quantity("path_ms", times, self._slots * self._nodes).reshape(-1, self._slots, self._nodes)
         noise = random.lognormal(0, 0.08, of_slot.shape)
-        found = self._world.rtt_ms * random.lognormal(0, 0.02, of_slot.shape) + of_slot * noise + path_ms
-        found = found + self._quantity("delay_ms", times, self._slots)[:, :, None]
-        found = found * self._quantity("latency", times, self._slots)[:, :, None]
-        found = np.where(self._there, found, 0.0)
-        return found, np.ceil(found * (1 + random.lognormal(0.2, 0.5, found.shape)))
+        mean_ms = self._world.rtt_ms * random.lognormal(0, 0.02, of_slot.shape) + of_slot * noise + path_ms
+        mean_ms = mean_ms + self._quantity("delay_ms", times, self._slots)[:, :, None]
+        mean_ms = mean_ms * self._quantity("latency", times, self._slots)[:, :, None]
+        mean_ms = np.where(self._there, mean_ms, 0.0)
+        return mean_ms, np.ceil(mean_ms * (1 + random.lognormal(0.2, 0.5, mean_ms.shape)))
 
     def _produce(self, times: Numbers, rate: Numbers, latency_ms: Numbers, up: Numbers, done: Ticks) -> None:
         compression = self._of_app("compression", times, self._compression)
@@ -330,8 +330,8 @@ class Physics:
     def _share_up(self, up: Numbers) -> Numbers:
         """[tick, slot, node]: shares of a producer's records while some brokers are down."""
         there = up.reshape(len(up), -1, self._nodes)[:, self._cluster] * self._share
-        found: Numbers = there / np.maximum(there.sum(axis=2, keepdims=True), 1e-9)
-        return found
+        shares: Numbers = there / np.maximum(there.sum(axis=2, keepdims=True), 1e-9)
+        return shares
 
     def _consume(
         self, times: Numbers, load: Numbers, latency_ms: Numbers, up: Numbers, alive: Numbers, done: Ticks

@@ -1,4 +1,4 @@
-"""What happens in a simulated fleet: processes that start and end, and causes that change how things work for a while.
+"""Plan of a simulated fleet: processes that start and end, and causes that change how it works for a while.
 
 A cause acts on a quantity of `testkit.simulate.physics` (a disk's time, an application's cost of a record, a quota),
 never on what a client measures. `testkit.simulate.pathologies` and `testkit.simulate.healthy` write plans.
@@ -163,7 +163,7 @@ class Plan:
         return app
 
     def base_latency_ms(self, slot: int, node: int, *, held: bool = True) -> float:
-        """What a request of this slot to a node usually takes [ms]: network, queue, and what a fetch is held."""
+        """Usual latency of a request of this slot to a node [ms]: network, queue, and the wait of a fetch for data."""
         app = self.world.of_slot[slot]
         cluster = self.world.clusters[app.cluster]
         queue = cluster.service_ms[node] / (1 - cluster.utilisation[node])
@@ -176,13 +176,13 @@ class Plan:
 
 
 def held_s(arrivals: Numbers, most_s: Numbers | float) -> Numbers:
-    """How long a broker holds a fetch until data arrives [s]: the mean of an exponential time, cut off at `most_s`."""
+    """Time that a broker holds a fetch until data arrives [s]: mean of an exponential time, cut off at `most_s`."""
     arrivals = np.maximum(arrivals, 1e-6)
     return (1 - np.exp(-arrivals * most_s)) / arrivals
 
 
 def no_subject(verdict: str, subject: str | None, fitting: Sequence[str]) -> FleetError:
-    """What is wrong with a subject that is not there, or that a verdict cannot be about."""
+    """Error for a subject that does not exist, or that a verdict cannot be about."""
     if subject is None:
         return FleetError(f"--with: no client of this fleet fits {verdict}: give more --clients, or another --seed")
     shown = ", ".join(fitting[:8]) + (", ..." if len(fitting) > 8 else "")

@@ -36,7 +36,7 @@ NO_ANSWER: Final = "no answer"
 NOTHING_ASKED: Final = "no metrics asked for"
 
 _MARGIN_S: Final = 0.05
-"""By which clients push later than they may, so that none is early by a hair [s]."""
+"""Delay of each push after the first allowed moment, so that none is early [s]."""
 _UNDER_WAY: Final = 2_000
 _GIVES_UP_AFTER_S: Final = 30.0
 _TOLD_EVERY_S: Final = 0.2
@@ -44,7 +44,7 @@ _TOLD_EVERY_S: Final = 0.2
 
 @dataclass(slots=True)
 class Played:
-    """What became of the pushes.
+    """Outcomes of the pushes.
 
     Attributes:
         outcomes: pushes by the name of the error code that answered them, NO_ANSWER or NOTHING_ASKED.
@@ -204,20 +204,20 @@ class Player:
         app = self._plan.world.apps[0]
         link = Link(self._target, app.name, (app.software.name, app.software.version))
         try:
-            found = await link.subscribe(app.name, uuid.uuid4())
+            subscription = await link.subscribe(app.name, uuid.uuid4())
         except LinkError as error:
             raise FleetError(f"{self._target} {error}") from error
         finally:
             link.close()
-        if found.error_code is not ErrorCode.none:
-            raise FleetError(f"{self._target} refuses a subscription with {_named(found.error_code)}")
-        if not found.requested_metrics:
+        if subscription.error_code is not ErrorCode.none:
+            raise FleetError(f"{self._target} refuses a subscription with {_named(subscription.error_code)}")
+        if not subscription.requested_metrics:
             raise FleetError(
                 f"{self._target} asks the client {app.name} for no metrics: subscribe to them, in Fleetgauge by "
                 '[client-metrics.all] metrics = "*" interval.ms = 60000, in Kafka by kafka-client-metrics.sh --alter '
                 "--name all --metrics '*' --interval 60000"
             )
-        self._interval_s = found.push_interval.total_seconds()
+        self._interval_s = subscription.push_interval.total_seconds()
         simulated_s, most_ms = self._interval_s * self._speed, LONGEST_INTERVAL_S / self._speed * 1000
         if simulated_s > LONGEST_INTERVAL_S:
             raise FleetError(
@@ -251,12 +251,12 @@ class Player:
         code = ErrorCode.unknown_subscription_id
         for _ in range(2):
             if instance.subscription is None:
-                found = await instance.link.subscribe(record.client_id, instance_id)
-                if found.error_code is not ErrorCode.none:
-                    return _named(found.error_code)
-                if not found.requested_metrics:
+                subscription = await instance.link.subscribe(record.client_id, instance_id)
+                if subscription.error_code is not ErrorCode.none:
+                    return _named(subscription.error_code)
+                if not subscription.requested_metrics:
                     return NOTHING_ASKED
-                instance.subscription = found
+                instance.subscription = subscription
             answer = await instance.link.push(
                 record.client_id, instance_id, instance.subscription, record.metrics, terminating=record.terminating
             )
@@ -280,12 +280,12 @@ class _Chunks:
     async def next(self) -> list[PushRecord] | None:
         """The next one that has a record; None at the end."""
         while True:
-            found = await self._queue.get()
+            chunk = await self._queue.get()
             self._room.release()
-            if isinstance(found, BaseException):
-                raise found
-            if found is None or found:
-                return found
+            if isinstance(chunk, BaseException):
+                raise chunk
+            if chunk is None or chunk:
+                return chunk
 
     def stop(self) -> None:
         """Makes no more."""
@@ -293,9 +293,9 @@ class _Chunks:
         self._room.release()
 
     def _fill(self, chunks: Iterator[list[PushRecord]], loop: asyncio.AbstractEventLoop) -> None:
-        def put(found: list[PushRecord] | BaseException | None) -> None:
+        def put(chunk: list[PushRecord] | BaseException | None) -> None:
             if not self._is_stopped:
-                loop.call_soon_threadsafe(self._queue.put_nowait, found)
+                loop.call_soon_threadsafe(self._queue.put_nowait, chunk)
 
         try:
             while self._room.acquire() and not self._is_stopped:

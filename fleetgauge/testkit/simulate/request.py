@@ -1,4 +1,4 @@
-"""What `--with` asks for: verdicts of the contract, their subjects and times."""
+"""Values of `--with`: verdicts of the contract, their subjects and times."""
 
 import re
 from dataclasses import dataclass
@@ -48,12 +48,12 @@ _PAIRS: Final = (
     ("slow-node", "slow-path"),
     ("stalled", "deploy-regression"),
 )
-"""What `overlapping` makes go wrong at once, of different applications."""
+"""Pairs that `overlapping` causes at the same time, in different applications."""
 _APART_S: Final = 600.0
-"""How long after the first of a pair the other one begins [s]."""
+"""Delay between the two of a pair [s]."""
 
 LASTS_S: Final = 2_700.0
-"""How long each lasts with `--with all` [s]: longer than any verdict needs."""
+"""Duration of each with `--with all` [s]: longer than any verdict needs."""
 _LEAST_HOURS_OF_ALL: Final = 1.5
 
 _MICRO: Final = 1_000_000
@@ -88,10 +88,10 @@ def parse_with(text: str, hours: float) -> tuple[Pathology, ...]:
     Raises:
         FleetError: the text is in no such form, or names times outside the fleet's hours.
     """
-    found: list[Pathology] = []
+    pathologies: list[Pathology] = []
     for part in filter(None, (part.strip() for part in text.split(","))):
-        found += _of_word(part, hours) if part in (ALL, SOME, OVERLAPPING) else [_parse(part, hours)]
-    return tuple(found)
+        pathologies += _of_word(part, hours) if part in (ALL, SOME, OVERLAPPING) else [_parse(part, hours)]
+    return tuple(pathologies)
 
 
 def _parse(text: str, hours: float) -> Pathology:
@@ -111,7 +111,7 @@ def _parse(text: str, hours: float) -> Pathology:
 def _seconds(text: str, part: str) -> float:
     duration = 0 if text == "0" else parse_duration_us(text)
     if duration is None:
-        raise FleetError(f"--with: {text!r} in {part!r} is no time since the beginning, such as 90s, 30m or 2h")
+        raise FleetError(f"--with: {text!r} in {part!r} is not a time since the beginning: give 90s, 30m or 2h")
     return duration / _MICRO
 
 

@@ -37,9 +37,9 @@ _TRUTH: Final = schema_of(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
-    """What is simulated: so many client instances at once, hours from `plan.BEGIN` on, and what goes wrong.
+    """Parameters of a simulation: client instances at once, hours from `plan.BEGIN` on, and pathologies.
 
-    `brokers` are those of one cluster; None is the usual clusters for so many clients.
+    `brokers` are those of one cluster; None is the usual clusters for this number of clients.
     """
 
     clients: int
@@ -51,7 +51,7 @@ class Fleet:
 
 @dataclass(slots=True, kw_only=True)
 class Written:
-    """What was written."""
+    """Summary of the output."""
 
     pushes: int = 0
     points: int = 0
@@ -61,7 +61,7 @@ class Written:
 
 
 def make_plan(fleet: Fleet) -> Plan:
-    """Who is in the fleet, and what happens.
+    """Plan of the fleet: its members and events.
 
     Raises:
         FleetError: something cannot go wrong in this fleet.

@@ -172,22 +172,22 @@ class Stream:
         every = self._shape(pushes, None, True)
         values = np.nan_to_num(values_of(measured, every.points))
         values = np.where(every.ints, np.rint(values), values)
-        found = []
+        payloads = []
         for row, is_first in enumerate(pushes.is_first.tolist()):
             present = np.flatnonzero(values[row])
             shape = self._shape(pushes, tuple(present.tolist()), not is_first)
             self.points += len(present)
             one = slice(row, row + 1)
-            found.append(shape.fill(values[one, present], time_us[one], start_us[one])[0].tobytes())
-        return found
+            payloads.append(shape.fill(values[one, present], time_us[one], start_us[one])[0].tobytes())
+        return payloads
 
     def _shape(self, pushes: Pushes, present: tuple[int, ...] | None, has_start: bool) -> Shape:
         """The shape of these pushes; of franz-go, with these points of all; None stands for all."""
         process = pushes.process
         key = (process.instance_id, pushes.nodes.tobytes(), pushes.partitions.tobytes(), present, has_start)
-        found = self._shapes.get(key) or self._used.get(key) or self._make_shape(pushes, present, has_start)
-        self._used[key] = found
-        return found
+        shape = self._shapes.get(key) or self._used.get(key) or self._make_shape(pushes, present, has_start)
+        self._used[key] = shape
+        return shape
 
     def _make_shape(self, pushes: Pushes, present: tuple[int, ...] | None, has_start: bool) -> Shape:
         app, process = pushes.app, pushes.process
@@ -233,10 +233,10 @@ def _moments(process: Process, app: App, begin_s: float, end_s: float) -> tuple[
         is_back = (before_s >= begin) & (before_s < end)
         before_s = np.where(is_back, first + np.floor((begin - first) / step) * step, before_s)
     if begin_s <= process.end_s < end_s and process.is_graceful and _says_when_it_ends(process, app):
-        made = max(0, int(np.ceil((process.end_s - first) / step)))
+        pushed = max(0, int(np.ceil((process.end_s - first) / step)))
         at_s = np.append(at_s, process.end_s)
-        before_s = np.append(before_s, first + (made - 1) * step if made else process.start_s)
-        is_first, is_last = np.append(is_first, made == 0), np.append(is_last, True)
+        before_s = np.append(before_s, first + (pushed - 1) * step if pushed else process.start_s)
+        is_first, is_last = np.append(is_first, pushed == 0), np.append(is_last, True)
     return at_s, before_s, is_first, is_last
 
 
@@ -250,13 +250,13 @@ def _says_when_it_ends(process: Process, app: App) -> bool:
 def _last_rebalance(moments: Numbers, at_s: Numbers, start_s: float) -> Numbers:
     if not len(moments):
         return np.full(len(at_s), np.nan)
-    found = moments[np.maximum(np.searchsorted(moments, at_s, side="right") - 1, 0)]
-    return np.maximum(found, start_s + 1)
+    latest_s = moments[np.maximum(np.searchsorted(moments, at_s, side="right") - 1, 0)]
+    return np.maximum(latest_s, start_s + 1)
 
 
 def _of_last_hour(moments: Numbers, at_s: Numbers, start_s: float) -> Numbers:
     """Rebalances an hour, as Java's rate over two samples of an hour has it."""
     begin = np.maximum(at_s - _HOUR_S, start_s)
     count = np.searchsorted(moments, at_s, side="right") - np.searchsorted(moments, begin, side="left")
-    found: Numbers = count * _HOUR_S / np.maximum(_HOUR_S, at_s - begin)
-    return found
+    rate: Numbers = count * _HOUR_S / np.maximum(_HOUR_S, at_s - begin)
+    return rate

@@ -1,4 +1,4 @@
-"""Who is in a simulated fleet: clusters, brokers, applications and the slots that their instances run in.
+"""World of a simulated fleet: clusters, brokers, applications and the slots that their instances run in.
 
 A slot is a place for one client instance at a time; a restart puts another instance into it. Everything is drawn from
 the seed, before time begins; see `testkit.simulate.plan` for what happens to it.
@@ -142,7 +142,7 @@ class App:
 
     @property
     def most_partitions(self) -> int:
-        """Of one of its members, while no spare is at work."""
+        """Most partitions of a member, while no spare is at work."""
         return -(-len(self.partitions) // self.size)
 
     @property
@@ -275,12 +275,12 @@ def uuid_text(random: np.random.Generator) -> str:
 
 def _clusters(sizes: tuple[int, ...], random: np.random.Generator) -> tuple[Cluster, ...]:
     """Clusters of so many brokers, of which the last one is far away where there are four or more."""
-    found = []
+    clusters = []
     for nodes in sizes:
         regions = [_REGIONS[index % 2] for index in range(nodes)]
         if nodes >= _HAS_A_FAR_ONE:
             regions[-1] = FAR
-        found.append(
+        clusters.append(
             Cluster(
                 cluster_id=instance_id(random),
                 node_ids=tuple(range(1, nodes + 1)),
@@ -289,7 +289,7 @@ def _clusters(sizes: tuple[int, ...], random: np.random.Generator) -> tuple[Clus
                 utilisation=random.uniform(0.25, 0.4, nodes),
             )
         )
-    return tuple(found)
+    return tuple(clusters)
 
 
 def _applications(clients: int, random: np.random.Generator) -> Iterator[tuple[str, Role, str, int]]:

@@ -282,9 +282,11 @@ def _stalled(window: Window, memory: Memory, figures: Figures) -> Finding:
         more={"assigned": assigned},
     )  # fmt: skip
     # Java commits the position of paused partitions again and again, and their lag stays as it was, often 0. But a
-    # consumer with partitions that polls sends fetches, also where nothing is written; one that does not poll may work
-    # on what it has.
+    # consumer with partitions that polls sends fetches, also where nothing is written. One that does not poll, or has
+    # no time to spare, may work on what it has: a fetch of 1 MiB has 4,400 small records, of 50 ms each 220 s of work,
+    # and counts as consumed at its end.
     polls = rows.number("last_poll_seconds_ago") < _POLLS_WITHIN_S
+    polls &= ~(rows.number("poll_idle_ratio_avg") < figures.of["slow-processing"]["idle_ratio"])
     fetches = groups.sum(np.where(polls, rows.number("fetch_rate_per_s"), np.nan))
     is_idle = (consumed == 0) & (groups.sum(np.where(polls, rows.number("assigned_partitions"), np.nan)) > 0)
     fetching = Threshold(

@@ -59,6 +59,9 @@ _OTHERS: Final = 2
 _OF_ALL: Final = 0.1
 """How many other producers of a cluster, and which part of all, take longer at all brokers if a slow one is why."""
 
+_NOISE: Final = float(np.log(1.1))
+"""Factor (log) within which the latencies of clients of a slow broker are the same."""
+
 _SPREAD: Final = float(np.log(1.5))
 """Factor (log) within which clients of a slow broker differ, though it is the broker that is slow."""
 
@@ -150,7 +153,8 @@ def _parts(window: Window, memory: Memory, figures: Figures) -> Parts:
     own = np.maximum(value, wait) - np.maximum(before, wait)
     common = _part_of(np.fmax(node_effect, 0)[at], node_delay_ms[at], own, before, is_longest)
     own_client = by_series.medians(own - common, low=True)
-    followed = _by_followers(paths, own_client, own - common, before, node_effect)
+    extra_ms = _ms(before + own) - before_ms - node_delay_ms[at]
+    followed = _by_followers(paths, own_client, own - common, extra_ms, before, node_effect)
     if followed is not None:
         common += followed[by_series.of]
         own_client = by_series.medians(own - common, low=True)
@@ -225,22 +229,26 @@ def _part_of(shared: Numbers, delay_ms: Numbers, own: Numbers, usual: Numbers, i
         for times in (1.0, _MOST_DELAYS)
     )
     of_longest = np.minimum(shared + np.minimum(shared, _SPREAD), np.fmax(own, 0))
-    found: Numbers = np.where(is_longest, of_longest, np.maximum(np.minimum(shared, most), least))
-    return found
+    parts: Numbers = np.where(is_longest, of_longest, np.maximum(np.minimum(shared, most), least))
+    return parts
 
 
-def _by_followers(paths: Paths, longer: Numbers, rest: Numbers, usual: Numbers, node_effect: Numbers) -> Numbers | None:
+def _by_followers(
+    paths: Paths, longer: Numbers, rest: Numbers, extra_ms: Numbers, usual: Numbers, node_effect: Numbers
+) -> Numbers | None:
     """How much longer producers take at all brokers since a slow one follows these: `acks=all` waits for it.
 
     Of each series (log); None where no one does. So it is where several producers of a cluster take longer at most of
     their brokers, and at a slower one no longer than others: what a client is slow by itself is added there, too. What
     one of them takes longer than most of them stays its own. Broker 3 takes 98 ms in place of 2, and 6 of 21 producers
-    take 12 ms in place of 3 at the others, too: none of the six is slow, but one that takes 40 ms is.
+    take 12 ms in place of 3 at the others, too: none of the six is slow, but one that takes 40 ms is. And one that is
+    60 ms further from all brokers takes 158 ms at broker 3, too.
 
     Args:
         paths: of the window.
         longer: of each series, how much longer it takes at most of its nodes beside what is the nodes' (log).
         rest: of each path, what is beside its node's part (log).
+        extra_ms: of each path, what it takes longer beside what its node adds for most [ms].
         usual: of each path, by its history (log).
         node_effect: of each node (log).
     """
@@ -251,14 +259,17 @@ def _by_followers(paths: Paths, longer: Numbers, rest: Numbers, usual: Numbers, 
     np.maximum.at(slowest, paths.cluster, np.fmax(node_effect, 0))
     is_known = (kind // 4 == PRODUCER) & ~np.isnan(longer)
     rises = is_known & (longer > _ALIKE) & (longer < slowest[cluster])
-    rises[series[(node_effect[at] > longer[series]) & (rest > _SPREAD)]] = False
+    usual = paths.by_series.medians(usual)
+    longer_ms = _ms(usual + longer) - _ms(usual)
+    is_added = (rest > _SPREAD) | ((rest > _NOISE) & (extra_ms > longer_ms[series] / 2))
+    rises[series[(node_effect[at] > longer[series]) & is_added]] = False
     many, known = (np.bincount(cluster[each], minlength=clusters) for each in (rises, is_known))
     rises &= (many > np.maximum(_OTHERS, _OF_ALL * known))[cluster]
     if not rises.any():
         return None
-    is_longest, usual = kind == FRANZ_GO + 1, paths.by_series.medians(usual)
+    is_longest = kind == FRANZ_GO + 1
     shared = medians(np.where(rises, cluster, -1), longer, clusters, low=True)
-    ms = medians(np.where(rises & ~is_longest, cluster, -1), _ms(usual + longer) - _ms(usual), clusters)
+    ms = medians(np.where(rises & ~is_longest, cluster, -1), longer_ms, clusters)
     return np.where(rises, _part_of(shared[cluster], ms[cluster], longer, usual, is_longest), 0.0)
 
 

@@ -42,7 +42,7 @@ class Login:
 
     def __post_init__(self) -> None:
         if self.mechanism not in LOGIN_MECHANISMS:
-            raise ValueError(f"the mechanism {self.mechanism!r} is none of {', '.join(LOGIN_MECHANISMS)}")
+            raise ValueError(f"the mechanism {self.mechanism!r} is not one of {', '.join(LOGIN_MECHANISMS)}")
         if not self.username or not self.password or "\0" in self.username + self.password:
             raise ValueError("a user has a name and a password, without NUL")
 

@@ -237,6 +237,16 @@ def test_every_view_fits_the_window_without_an_error_or_a_request_to_elsewhere(
         assert found.faults == []
 
 
+def test_the_head_has_the_views_that_a_node_has(node: Node, browser: Any) -> None:
+    with chromium.visited(browser, url_of(node), "/#/fleet") as found:
+        views = found.page.locator("nav")
+        expect(views.get_by_role("link", name="Quotas")).to_be_visible()
+        expect(views.get_by_role("link", name="Traffic")).to_be_hidden()  # a gateway has it
+        views.get_by_role("link", name="Quotas").click()
+        expect(found.page.locator("main h1")).to_have_text("Quotas")
+        assert found.faults == []
+
+
 def test_the_keyboard_filters_moves_opens_and_returns(
     node: Node, browser: Any, orders: LibrdkafkaClients, hostile: list[RawClient]
 ) -> None:

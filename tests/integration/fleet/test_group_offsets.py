@@ -27,6 +27,7 @@ from support.brokers.kafka_broker import CLUSTER_ID, MISSING, KafkaBroker
 from support.clients.working_clients import JAVA_4, WorkingClients
 from support.waiting import PATIENCE_S, ticking, wait_for
 
+from fleetgauge.base.clock import SystemTime
 from fleetgauge.exporters.group_offsets.run import OffsetsRun
 from fleetgauge.exporters.group_offsets.settings import OffsetsConfigError, OffsetsSettings
 
@@ -257,6 +258,7 @@ def tables(version: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
         fleet.commit("rewinds", 40)
         _wait_for_rounds(run, run.status()["rounds"] + _ROUNDS_BACK)
         run.stop()
+        assert 0 <= SystemTime().microseconds() - run.status()["sampled_at"] < PATIENCE_S * 1e6
         sampler.join(PATIENCE_S)
         fleet.stop()
         assert fleet.faults == []

@@ -11,6 +11,7 @@ from deltalake import DeltaTable
 from typer.testing import CliRunner, Result
 
 from fleetgauge.cli.fleet.app import app
+from fleetgauge.fleet.engines.engine import InProcess
 from fleetgauge.fleet.pipeline.of_verdicts import are_by_other_rules, replace_verdicts
 from fleetgauge.fleet.tables.catalog import Table
 from fleetgauge.fleet.tables.store import Store
@@ -228,7 +229,7 @@ def test_coverage_goes_by_the_rules_that_the_tables_were_judged_by(tables: Path,
     metric = "org.apache.kafka.consumer.poll.idle.ratio.avg"
     text = f'[idle-consumer]\nenabled = false\n[rules.busy]\nmetric = "{metric}"\nbelow = 0.2\n'
     every = [(datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))]
-    replace_verdicts(Store(str(own), {}), every, parse_rules(text), 300)
+    replace_verdicts(Store(str(own), {}), InProcess(), every, parse_rules(text), 300)
     rows = json.loads(fleet("verdicts", "--coverage", "--tables", own, "--format", "json").stdout)
     reasons = {(row["verdict"], row["library"], row["role"]): row["why_not"] for row in rows}
     assert reasons["idle-consumer", "java", "consumer"] == "the rules leave it out"
@@ -249,16 +250,16 @@ def test_other_rules_judge_anew_though_nothing_else_is_new(tables: Path, tmp_pat
     assert verdicts == {row["verdict"] for row in rows_of(tables, "gold/verdicts")} - {"slow-processing"}
     assert "evaluated again" not in fleet(*again, "--rules", rules).stdout
 
-    replace = Store.replace
+    change = Store.change
 
-    def cut_off(store: Store, table: Table, new: Any) -> None:
+    def cut_off(store: Store, table: Table, *arguments: Any, **named: Any) -> None:
         if table.name == waiting[0]:
             raise OSError("no space")
-        replace(store, table, new)
+        change(store, table, *arguments, **named)
 
     waiting = ["verdicts", "judged"]
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Store, "replace", cut_off)
+        patched.setattr(Store, "change", cut_off)
         while waiting:
             assert fleet(*again).exit_code == 1
             del waiting[0]
@@ -271,7 +272,7 @@ def test_other_rules_leave_verdicts_alone_until_windows_are_old_enough(tables: P
     shutil.copytree(tables, own)
     store, rules, before = Store(str(own), {}), parse_rules("[slow-node]\nfactor = 9"), rows_of(own, "gold/verdicts")
     span = (datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))
-    assert not replace_verdicts(store, [span], rules, 300, BEGIN)
+    assert not replace_verdicts(store, InProcess(), [span], rules, 300, BEGIN)
     assert are_by_other_rules(store, rules, 300)
     assert rows_of(own, "gold/verdicts") == before
     assert not are_by_other_rules(store, rules, 600), "windows of that length were not judged"

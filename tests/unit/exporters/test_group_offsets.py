@@ -190,7 +190,7 @@ def failed(error: Exception) -> "Future[Any]":
 def test_a_coordinator_that_hangs_costs_its_own_groups_alone() -> None:
     admin = HangingAdmin()
     settings = OffsetsSettings(bootstrap_servers="-", path="-", writer="-", max_requests_per_s=10_000)
-    sampler = Sampler(admin, settings, MockTime())
+    sampler = Sampler(lambda: admin, settings, MockTime())
     sampler._coordinators = {f"group-{number}": number % 2 for number in range(20)}  # as an earlier round found them
     rows = {row.group_id: row for row in sampler.round()}
     assert len(rows) == 20
@@ -206,7 +206,7 @@ def test_a_broker_whose_answer_has_no_end_costs_one_timeout() -> None:
     with trickling(KAFKA) as server:
         admin = AdminClient({"bootstrap.servers": server.address, "log_level": 0})
         settings = OffsetsSettings(bootstrap_servers=server.address, path="-", writer="-", timeout_ms=1_000)
-        sampler = Sampler(admin, settings, SystemTime())
+        sampler = Sampler(lambda: admin, settings, SystemTime())
         assert (sampler.round(), sampler.cluster_id) == ([], "")
         assert server.asked
 
@@ -214,8 +214,20 @@ def test_a_broker_whose_answer_has_no_end_costs_one_timeout() -> None:
 def test_groups_of_a_coordinator_that_never_answered_are_asked_last() -> None:
     admin = HangingAdmin()
     settings = OffsetsSettings(bootstrap_servers="-", path="-", writer="-", max_requests_per_s=10_000)
-    sampler = Sampler(admin, settings, MockTime())
+    sampler = Sampler(lambda: admin, settings, MockTime())
     sampler.round()
     admin.asked.clear()
     sampler.round()
     assert [int(name[6:]) % 2 for name in admin.asked[:10]] == [0] * 10
+
+
+def test_a_client_that_finds_no_coordinator_any_more_is_replaced() -> None:
+    class LostAdmin(HangingAdmin):
+        def describe_consumer_groups(self, names: list[str], **_: Any) -> dict[str, "Future[Any]"]:
+            return {names[0]: failed(NoAnswerError())}
+
+    admins = [LostAdmin(), HangingAdmin()]
+    settings = OffsetsSettings(bootstrap_servers="-", path="-", writer="-", max_requests_per_s=10_000)
+    sampler = Sampler(lambda: admins.pop(0), settings, MockTime())
+    assert {row.error for row in sampler.round()} <= {"TIMED_OUT", NOT_SAMPLED}
+    assert None in {row.error for row in sampler.round()}

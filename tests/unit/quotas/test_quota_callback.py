@@ -191,13 +191,13 @@ def test_what_a_callback_need_not_do_is_done_by_its_base() -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("Group", "no dotted path"),
+        ("Group", "not a dotted path"),
         ("no.such.module.Group", "No module named"),
         (f"{__name__}.Missing", "has no attribute 'Missing'"),
         (f"{__name__}.Unmakeable", "no licence"),
         (f"{__name__}.Unconfigurable", "configure raised KeyError: 'quota.server'"),
-        (f"{__name__}.NoCallback", "is no ClientQuotaCallback, configure, quota_metric_tags"),
-        ("", "no dotted path"),
+        (f"{__name__}.NoCallback", "is not a ClientQuotaCallback: it lacks configure, quota_metric_tags"),
+        ("", "not a dotted path"),
     ],
 )
 def test_a_callback_that_cannot_be_used_is_named_with_the_reason(name: str, said: str) -> None:

@@ -293,7 +293,7 @@ def test_a_reporter_is_loaded_by_its_entry_point(tmp_path: Path, monkeypatch: py
     [
         ("nonsense", "it is neither a dotted path nor an entry point"),
         ("", "it is neither a dotted path nor an entry point"),
-        ("no.such.module.Class", "there is no module no: install it, or set PYTHONPATH to its directory"),
+        ("no.such.module.Class", "there is no module no; install it, or set PYTHONPATH to its directory"),
         ("fleetgauge.telemetry.plugin.NoSuchClass", "the module fleetgauge.telemetry.plugin has no NoSuchClass"),
         ("fleetgauge.telemetry.plugin:CONTENT_TYPE", "is not a class"),
         ("fleetgauge.telemetry.plugin:RequestContext", "it cannot be instantiated without arguments: TypeError"),

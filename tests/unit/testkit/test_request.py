@@ -57,7 +57,7 @@ def test_one_after_the_other_takes_its_time(word: str) -> None:
     [
         ("slow-nod:1m..2m", "there is no verdict 'slow-nod'; there are slow-node, slow-client"),
         ("slow-node", "needs times: slow-node[@SUBJECT]:FROM..TO"),
-        ("slow-node:5..9", "'5' in 'slow-node:5..9' is no time"),
+        ("slow-node:5..9", "'5' in 'slow-node:5..9' is not a time"),
         ("slow-node:2m..1m", "has to end after it begins"),
         ("slow-node:1m..3h", "within the 2 hours"),
     ],

@@ -111,6 +111,13 @@ def test_consumers_that_fetch_or_have_work_or_no_partition_are_not_stalled(colum
     assert Judged().windows(6, lambda _: [member(**PAUSED | columns)]).found == []
 
 
+def test_consumers_that_work_off_one_large_fetch_are_not_stalled() -> None:
+    """For 220 s they poll, fetch and consume nothing, since a fetch counts at its end; they have no time to spare."""
+    busy = PAUSED | {"poll_idle_ratio_avg": 0.03, "last_poll_seconds_ago": 0.0, "lag_records": 60_000.0}
+    found = Judged().windows(3, quiet).windows(6, lambda _: [member(**busy)]).found
+    assert "stalled" not in {verdict for verdict, _, _ in found}
+
+
 def test_a_member_without_a_partition_for_half_an_hour_is_idle() -> None:
     """From its first push on: a third member of a group with two partitions has none from the beginning."""
     judged = Judged().windows(6, lambda _: [member(1), member(2, assigned_partitions=0.0, records_consumed=0.0)])

@@ -12,7 +12,7 @@ _CHANGES: Final = frozenset((AclOperation.ALL, AclOperation.ALTER, AclOperation.
 
 
 def check_authorizer(config: ServiceConfig) -> Iterator[Finding]:
-    """Whether Kafka's admin tools can change something; nothing without an authorizer."""
+    """Checks that Kafka's admin tools can change something; no finding without an authorizer."""
     settings = config.authorization_settings()
     if not settings.is_enabled:
         return

@@ -30,7 +30,7 @@ _SILENT_S: Final = 600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicUse:
-    """What a process does with a topic.
+    """Use of a topic by a process.
 
     Attributes:
         topic: its name.
@@ -235,8 +235,8 @@ def _newest(cluster: Cluster, use: TopicUse, partitions: Iterable[int]) -> Findi
 
     check = f"pushes on {use.topic}"
     wanted = {TopicPartition(use.topic, each): OffsetSpec.MAX_TIMESTAMP for each in partitions}
-    found = cluster.request(lambda admin: admin.list_partition_offsets(wanted))
-    newest_ms = max((each.timestamp for each in found.values()), default=-1)
+    offsets = cluster.request(lambda admin: admin.list_partition_offsets(wanted))
+    newest_ms = max((each.timestamp for each in offsets.values()), default=-1)
     if newest_ms < 0:
         return warning(
             check,

@@ -1,12 +1,12 @@
-"""Whether a listener's certificate is good for the names under which clients connect."""
+"""Check of a listener's certificate for the names under which clients connect."""
 
 import ssl
 
 
 def name_problem(server: ssl.SSLContext, name: str) -> str:
-    """What a client finds wrong with the certificate as that of `name`, as OpenSSL has it; empty for nothing.
+    """OpenSSL's error for this certificate at a client that connects to `name`; empty if there is none.
 
-    The client of the handshake trusts this certificate itself, whoever has signed it: the name is the subject here.
+    The client of the handshake trusts the certificate whatever its signer: only the name is checked.
     """
     trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE

@@ -5,25 +5,25 @@ from dataclasses import dataclass
 
 
 class Level(enum.StrEnum):
-    """How much a finding matters."""
+    """Severity of a finding."""
 
     OK = "ok"
     SKIPPED = "skipped"
     """Not checked; the detail gives the reason."""
     WARNING = "warning"
-    """It runs, with a limit or a risk that the remedy removes."""
+    """Runs, with a limit or a risk that the remedy removes."""
     ERROR = "error"
-    """It does not start, or delivers nothing, until the remedy is applied."""
+    """Does not start, or delivers nothing, until the remedy is applied."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What one check found.
+    """Result of one check.
 
     Attributes:
         check: name of the check, with what it looked at: `port http://127.0.0.1:9465`.
         level: how much it matters.
-        detail: what was found, with the values.
+        detail: the observation, with its values.
         remedy: one sentence; empty for `ok` and `skipped`.
     """
 

@@ -30,7 +30,7 @@ _REQUEST: Final = struct.Struct(">ihhih")
 """Size, API key, version, correlation id, null client id."""
 _API_VERSIONS: Final = (18, 0, b"")
 _METADATA: Final = (3, 2, b"\0\0\0\0")
-"""Of no topic; the first version with the cluster's id, which all brokers from 0.10.1 on know."""
+"""Request for no topic, in the first version with the cluster's id (all brokers from 0.10.1 on)."""
 
 _DOCUMENT: Final = "docs/start/gateway.md"
 
@@ -88,12 +88,12 @@ def _cluster(config: ServiceConfig, metadata: Any) -> Iterator[Finding]:
 
 
 def _addresses(config: ServiceConfig, settings: GatewaySettings, metadata: Any) -> Iterator[Finding]:
-    """Whether the configuration is of this broker, and whether clients come back to this gateway."""
+    """Checks that the configuration is of this broker, and that its addresses lead clients to this gateway."""
     advertised = {each.node_id: (each.host, each.port) for each in metadata.brokers}
     if config.node_id not in advertised:
         known = ", ".join(map(str, sorted(advertised)))
         remedy = "Set node.id to the id of the broker behind this gateway."
-        yield warning("node.id", f"{config.node_id} is none of the cluster's brokers: {known}", remedy)
+        yield warning("node.id", f"{config.node_id} is not one of the cluster's brokers: {known}", remedy)
         return
     host, port = _for_clients(settings, config.node_id, *advertised[config.node_id])
     own = config.advertised_listeners or config.listeners
@@ -112,7 +112,7 @@ def _for_clients(settings: GatewaySettings, node_id: int, host: str, port: int) 
 
 
 def _named(config: ServiceConfig, settings: GatewaySettings, names: ServerNames, broker: Any) -> Finding:
-    """Whether clients come back to this gateway for one of several brokers, and the gateway reaches it."""
+    """Checks one of several brokers: its address leads clients to this gateway, and the gateway reaches it."""
     check = f"broker {broker.node_id}"
     host, port = _for_clients(settings, broker.node_id, broker.host, broker.port)
     ports = {each.port for each in config.advertised_listeners or config.listeners}
@@ -142,14 +142,14 @@ def _tls_by_host(config: ServiceConfig) -> dict[str, ssl.SSLContext]:
     """
     keys, passing = config.security_keys(), config.passing_listener_names()
     own = {each.listener_name: each.host for each in config.advertised_listeners or config.listeners}
-    found = {host: keys.tls_of(name) for name, host in own.items() if name in passing}
-    return {host: tls for host, tls in found.items() if tls is not None}
+    contexts = {host: keys.tls_of(name) for name, host in own.items() if name in passing}
+    return {host: tls for host, tls in contexts.items() if tls is not None}
 
 
 def _certificate_of_broker(
     settings: GatewaySettings, tls: Mapping[str, ssl.SSLContext], broker: Any
 ) -> Iterator[Finding]:
-    """Whether each listener's certificate has the name of this broker, if it is one of its own."""
+    """Checks that each listener's certificate has the name of this broker, if the name is a host of its own."""
     host, _ = _for_clients(settings, broker.node_id, broker.host, broker.port)
     for context in tls.values():
         yield _certificate(f"certificate for broker {broker.node_id}", context, host)
@@ -209,12 +209,12 @@ def _exchanged(connection: socket.socket, request: bytes) -> bytes:
     with connection.makefile("rb") as stream:
         size = int.from_bytes(_exactly(stream.read, 4), signed=True)
         if not 4 <= size <= _MAX_RESPONSE_BYTES:
-            raise ValueError("what answers there is no Kafka broker, or has TLS; see gateway.security.protocol")
+            raise ValueError("the server there is not a Kafka broker, or requires TLS: see gateway.security.protocol")
         return _exactly(stream.read, size)
 
 
 def _exactly(read: Callable[[int], bytes], size: int) -> bytes:
-    found = read(size)
-    if len(found) < size:
-        raise ValueError("the broker ended the connection: it wants TLS or is no Kafka broker")
-    return found
+    received = read(size)
+    if len(received) < size:
+        raise ValueError("the broker ended the connection: it requires TLS or is not a Kafka broker")
+    return received

@@ -15,7 +15,7 @@ _REQUIREMENT: Final = re.compile(r"([A-Za-z0-9._-]+)[^;]*(?:;.*?extra == '(\w+)'
 
 
 def installed_form() -> str:
-    """How this installation was built: `hatch_build.py` compiles `base.clock` with the other modules, or none."""
+    """Form of this installation: `hatch_build.py` compiles `base.clock` with the other modules, or none."""
     clock = importlib.util.find_spec("fleetgauge.base.clock")
     is_compiled = clock is not None and str(clock.origin).endswith(tuple(EXTENSION_SUFFIXES))
     return "compiled" if is_compiled else "pure Python"
@@ -31,12 +31,12 @@ def check_installation() -> Iterator[Finding]:
 
 def _form() -> Finding:
     form = installed_form()
-    found = f"{version('fleetgauge')} ({form})"
+    installed = f"{version('fleetgauge')} ({form})"
     if form == "compiled":
-        return ok("fleetgauge", found)
+        return ok("fleetgauge", installed)
     return warning(
         "fleetgauge",
-        f"{found}: a push costs 1.2 to 2.5 times the CPU time of compiled modules",
+        f"{installed}: a push costs 1.2 to 2.5 times the CPU time of compiled modules",
         "Install a compiled wheel, or install with a C compiler and Python's headers and FLEETGAUGE_COMPILE=1.",
     )
 
@@ -45,9 +45,9 @@ def _extras() -> Iterator[Finding]:
     """One finding per extra: the versions of its libraries, or those that are missing."""
     libraries: dict[str, list[str]] = defaultdict(list)
     for requirement in requires("fleetgauge") or ():
-        found = _REQUIREMENT.match(requirement)
-        if found is not None:
-            libraries[found[2] or ""].append(found[1])
+        matched = _REQUIREMENT.match(requirement)
+        if matched is not None:
+            libraries[matched[2] or ""].append(matched[1])
     for extra, names in libraries.items():
         versions = {name: _version(name) for name in names}
         missing = [name for name, number in versions.items() if number is None]

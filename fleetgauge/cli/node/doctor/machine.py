@@ -61,7 +61,7 @@ def check_files(config: ServiceConfig) -> Finding:
 
 
 def check_ports(config: ServiceConfig, *, serves: bool) -> Iterator[Finding]:
-    """Whether the addresses that the configuration names are free.
+    """Checks that the addresses in the configuration are free.
 
     Args:
         config: the configuration.
@@ -173,7 +173,7 @@ def check_writable(check: str, path: Path) -> Finding:
     """A directory that exists and is writable, or can be created."""
     there = _existing(path)
     if not there.is_dir():
-        return error(check, f"{there} is no directory", "Name a directory.")
+        return error(check, f"{there} is not a directory", "Name a directory.")
     if not os.access(there, os.W_OK | os.X_OK):
         return error(
             check,
@@ -200,8 +200,8 @@ def _file_system(path: Path) -> str:
 
 def _mounts(lines: Iterable[str]) -> list[tuple[Path, str]]:
     """Mount point and type of each line; octal escapes of the mount point are resolved."""
-    found = [(Path("/"), "")]
+    mounts = [(Path("/"), "")]
     for line in lines:
         _, point, kind, *_ = line.split(" ")
-        found.append((Path(point.replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\")), kind))
-    return found
+        mounts.append((Path(point.replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\")), kind))
+    return mounts

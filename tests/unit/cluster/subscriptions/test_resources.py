@@ -48,7 +48,7 @@ def test_a_pattern_of_java_that_re2_does_not_take_is_read_from_a_cluster() -> No
         ),
         ('[client-metric.a]\nmetrics = "*"', ["client-metric.a.metrics", "[client-metrics.NAME]"]),
         ('metrics = "*"', ["metrics is not about subscriptions"]),
-        ('client-metrics = "*"', ["client-metrics is no key"]),
+        ('client-metrics = "*"', ["client-metrics is not a key"]),
         ('[client-metrics.a]\nmetrics = "*"\ninterval.ms = 50', ["[client-metrics.a]", "between 100 and 3600000"]),
         ('[client-metrics.a]\nmetrics = "*"\ninterval.ms = "soon"', ["Not a number"]),
         ('[client-metrics.a]\nmetrics = "*"\nmatch = "client_id=["', ["matching pattern: client_id=[", "RE2"]),

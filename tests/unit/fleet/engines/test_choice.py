@@ -3,6 +3,7 @@
 import pytest
 
 from fleetgauge.cli.fleet.options import SparkJob
+from fleetgauge.fleet.engines import choice
 from fleetgauge.fleet.engines.choice import EngineName, Kind, Work, choose
 from fleetgauge.fleet.errors import WrongOptionError
 
@@ -13,6 +14,11 @@ PROCESS, SPARK = EngineName
 def test_the_process_does_what_is_not_large(kind: Kind) -> None:
     assert choose(Work(kind=kind, amount=kind.value), None) is PROCESS
     assert choose(Work(kind=kind, amount=kind.value + 1), None) is SPARK
+
+
+def test_without_pyspark_the_process_does_what_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choice, "find_spec", lambda name: None)
+    assert choose(Work(kind=Kind.TABLES, amount=2**60), None) is PROCESS
 
 
 def test_an_engine_that_is_asked_for_is_taken_whatever_the_size() -> None:

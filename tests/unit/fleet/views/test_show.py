@@ -18,7 +18,10 @@ from support.waiting import PATIENCE_S
 from typer.testing import CliRunner, Result
 
 from fleetgauge.cli.fleet.app import app
+from fleetgauge.fleet.report.output import print_table
 from fleetgauge.fleet.tables import catalog
+from fleetgauge.fleet.views.show import text_form
+from fleetgauge.terminal.table import wide_console
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 HOSTILE = "=1+1\x1b[2J\n\u202e"
@@ -168,3 +171,22 @@ def test_what_a_library_never_sends_is_said_in_the_row(tmp_path: Path) -> None:
     write_deltalake(table.path(str(tmp_path)), rows, mode="append", partition_by=["date"])
     lines = show(tmp_path, "consumers", "--columns", "client_id,lag_records,records_consumed").stdout.splitlines()
     assert lines[2].split() == ["orders", "not", "sent", "-"]
+
+
+def test_an_answer_without_rows_is_a_line_on_stderr_with_its_reason(tables: Path) -> None:
+    other = show(tables, "points", "--client-id", "other")
+    assert (other.exit_code, other.stdout) == (0, "")
+    assert other.stderr == "points: no rows of this selection; without it the table has 6\n"
+    rejects = catalog.REJECTS
+    write_deltalake(rejects.path(str(tables)), pa.Table.from_pylist([], schema=rejects.schema), partition_by=["date"])
+    assert show(tables, "rejects").stderr == "rejects: no rows: every push could be read\n"
+
+
+def test_figures_fit_beside_the_client_in_a_narrow_terminal() -> None:
+    form = text_form(catalog.CONSUMERS)
+    row = {"window_start": NOON, "client_id": "billing-7", "group_id": "billing", "lag_records": 12}
+    whole = dict.fromkeys(catalog.CONSUMERS.schema.names) | row
+    printed = io.StringIO()
+    print_table(wide_console(printed, width=80), [whole], 1, form=form)
+    heading = printed.getvalue().splitlines()[0].split()
+    assert heading == ["window_start", "client_id", "group_id", "lag_records", "lag_max_records"]

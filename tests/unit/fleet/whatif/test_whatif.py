@@ -5,12 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.fleet.whatif_tables import Sender, write_tables
+from support.fleet.whatif_tables import CLUSTER, NOON, Sender, write_tables
 from typer.testing import CliRunner, Result
 
 from fleetgauge.cli.fleet.app import app
 from fleetgauge.cli.fleet.whatif import top_percent
 from fleetgauge.fleet.errors import FleetError
+from fleetgauge.fleet.tables import catalog
+from fleetgauge.fleet.tables.store import Store
 
 HOSTILE = "=x</script>\x1b[2J\n\u202e"
 SENDERS = (
@@ -52,6 +54,18 @@ def test_the_longest_held_comes_first_and_whom_nothing_is_known_of_last(tables: 
     assert busy["mean_delay_ms"] == pytest.approx(1_000 / 200, rel=0.02), "a request of 1 kB is 5 ms of the limit"
     assert [row["throttled"] for row in found[1:]] == [False, False, False, None]
     assert found[-1]["instances_without_bytes"] == 1
+
+
+def test_rates_that_a_limit_in_force_has_cut_are_remarked(tables: Path) -> None:
+    throttled = {"window_start": NOON, "date": NOON.date(), "window_s": 60, "throttled": 3}
+    of_client = {"cluster_id": CLUSTER, "principal": "User:alice", "client_instance_id": "B1"}
+    Store(str(tables)).append_rows(catalog.THROTTLING, [throttled | of_client, throttled | of_client])
+    suggested = whatif(tables, "--quota", "client-id=<default>,producer_byte_rate", "--suggest")
+    assert (
+        "1 client was throttled in this time: the recorded rates are what a limit in force let thr" in suggested.output
+    )
+    other = whatif(tables, "--quota", "user=bob,producer_byte_rate=1", "--until", "2026-03-02")
+    assert "throttled in this time" not in other.output
 
 
 def test_a_limit_is_per_broker_and_that_of_a_user_is_shared(tables: Path) -> None:

@@ -53,7 +53,7 @@ def test_rules_are_read_from_the_file_and_from_the_environment(tmp_path: Path) -
         ),
         ('[client-guard.a]\naction = "note"\n', "software is missing; only changes of built-in rules may omit it"),
         ('client-guard.action = "note"\n', r"a rule of the client guard is a table, \[client-guard.<name>\]"),
-        ('[client-gaurd.a]\nsoftware = "x"\n', r"is no configuration key"),
+        ('[client-gaurd.a]\nsoftware = "x"\n', r"is not a configuration key"),
     ],
 )
 def test_a_bad_rule_stops_the_start_and_names_the_file(tmp_path: Path, text: str, said: str) -> None:

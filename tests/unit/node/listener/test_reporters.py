@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any, cast
 
 import pytest
+from structlog.testing import capture_logs
 
 from fleetgauge.base.clock import MockTime
 from fleetgauge.base.errors import ConfigError
@@ -150,3 +151,9 @@ def test_a_receiver_is_called_on_a_thread_of_its_reporter(monkeypatch: pytest.Mo
     asyncio.run(scenario())
     made.close()
     assert threads == ["reporter-Blocks"]
+
+
+def test_a_reporter_without_a_receiver_is_said_to_take_no_pushes(monkeypatch: pytest.MonkeyPatch) -> None:
+    with capture_logs() as logged:
+        reporters(monkeypatch, good=Good, blocks=Blocks).close()
+    assert [(each["event"], each["reporter"]) for each in logged] == [("listener.reporter_takes_no_pushes", "good")]
