@@ -208,6 +208,8 @@ class _Round:
             self._exposure = Exposure(self._window, finding, judged, bad)
         if finding.left_out:
             self._memory.left_out[self._verdict.id] = _left_out(finding, judged, bad)
+        if not self._cases and not bad.any():
+            return
         has_case = np.isin(finding.subjects.codes, self._memory.codes(self._verdict.id))
         units = np.flatnonzero(bad | (judged & has_case[finding.unit_of]))
         units = units[np.argsort(finding.unit_of[units], kind="stable")]

@@ -17,7 +17,7 @@ _MOST: Final = 0.3
 """Of a window's difference, what a history learns from (log): outliers move it little. So the double of what was before
 has become the expected value after some 14 hours."""
 
-FORM: Final = 10
+FORM: Final = 11
 """Of `Memory.parts`; another one is judged anew. To be raised with whatever changes it."""
 
 DAY_US: Final = 86_400_000_000
@@ -34,6 +34,7 @@ class History:
 
     def __init__(self, keys: Numbers, mean: Numbers, seconds: Numbers) -> None:
         self.keys, self._mean, self._seconds = keys, mean, seconds
+        self._found: tuple[Numbers, Numbers, Numbers] | None = None
 
     @classmethod
     def empty(cls) -> "History":
@@ -43,9 +44,9 @@ class History:
     def expected(self, keys: Numbers, least_s: float) -> Numbers:
         """For each key the mean; NaN where less time was seen."""
         at, is_known = self._find(keys)
-        found = np.full(len(keys), np.nan)
-        is_known[is_known] = self._seconds[at[is_known]] >= least_s
-        found[is_known] = self._mean[at[is_known]]
+        found, known = np.full(len(keys), np.nan), np.flatnonzero(is_known)
+        known = known[self._seconds[at[known]] >= least_s]
+        found[known] = self._mean[at[known]]
         return found
 
     def learn(self, keys: Numbers, values: Numbers, covered_s: Numbers | int, least_s: float) -> None:
@@ -54,8 +55,8 @@ class History:
         Until `least_s` was seen everything is taken in as it is.
         """
         has = ~np.isnan(values)
+        at, is_known = (each[has] for each in self._find(keys))
         keys, values = keys[has], values[has]
-        at, is_known = self._find(keys)
         old = at[is_known]
         own_s: Numbers | int = covered_s
         if isinstance(covered_s, np.ndarray):
@@ -82,6 +83,7 @@ class History:
         return self.keys[is_later], self._mean[is_later]
 
     def _add(self, keys: Numbers, values: Numbers, seconds: Numbers) -> None:
+        self._found = None
         if not len(keys):
             return
         every = np.concatenate([self.keys, keys])
@@ -91,13 +93,18 @@ class History:
         self._seconds = np.concatenate([self._seconds, seconds])[order]
 
     def _find(self, keys: Numbers) -> tuple[Numbers, Numbers]:
+        """The places of keys, and which of them are known; of the same keys as before without a search."""
+        if self._found is not None and self._found[0] is keys:
+            return self._found[1:]
         if not len(self.keys):
             return np.zeros(len(keys), np.int64), np.zeros(len(keys), np.bool_)
         at = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
-        return at, self.keys[at] == keys
+        self._found = keys, at, self.keys[at] == keys
+        return self._found[1:]
 
     def rename(self, keys: Numbers) -> None:
         """Gives each key another one; those below 0 are forgotten."""
+        self._found = None
         order = np.argsort(keys, kind="stable")
         order = order[keys[order] >= 0]
         self.keys, self._mean, self._seconds = keys[order], self._mean[order], self._seconds[order]

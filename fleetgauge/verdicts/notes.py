@@ -78,7 +78,7 @@ def note_window(window: Window, memory: Memory) -> None:
     instances["client"][code] = window.client
     instances["group"][code], instances["version"][code] = window.group, window.version
     instances["dialect"][code] = window.dialect
-    pushed_s = np.nan_to_num(window.rows.number("push_interval_ms") / 1000)
+    pushed_s = np.fmax(window.rows.number("push_interval_ms") / 1000, 0)
     instances["interval_s"][code] = np.maximum(pushed_s, instances["pushed_s"][code])
     instances["pushed_s"][code] = pushed_s
 

@@ -104,7 +104,7 @@ class Rows:
         return as_numpy(self.column(name).cast(pa.int64()), 0)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Subjects:
     """Who is judged: their numbers in the registry, and for each row of clients the place of its subject, or -1."""
 
@@ -144,7 +144,11 @@ class Subjects:
 
     def median(self, values: Numbers) -> Numbers:
         """Of each subject; NaN where none of its rows has a value."""
-        return medians(self.of_row, values, len(self))
+        return self._rows.medians(values)
+
+    @cached_property
+    def _rows(self) -> "Groups":
+        return Groups(self.of_row, len(self))
 
 
 def numbered(keys: Numbers) -> tuple[Numbers, Numbers]:
@@ -343,8 +347,8 @@ class Window:
     @cached_property
     def seconds(self) -> Numbers:
         """How long the pushes of each row last by their interval [s]: intervals of 60 s with five pushes are 300 s."""
-        interval_s = np.nan_to_num(self.rows.number("push_interval_ms") / 1000)
-        covered = interval_s * np.nan_to_num(self.rows.number("pushes"))
+        interval_s = np.fmax(self.rows.number("push_interval_ms") / 1000, 0)
+        covered = interval_s * np.fmax(self.rows.number("pushes"), 0)
         return np.where(covered > 0, covered, self.length_s)
 
     @cached_property

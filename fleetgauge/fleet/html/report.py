@@ -14,11 +14,15 @@ from fleetgauge.fleet.html.chart import Chart
 from fleetgauge.fleet.html.heat import HeatMap, heat_map
 from fleetgauge.fleet.html.problems import MOST_PLOTTED, Problem, all_charts, problem_of, problems
 from fleetgauge.fleet.pipeline.of_verdicts import latest_memory
+from fleetgauge.fleet.pipeline.spans import from_micros
 from fleetgauge.fleet.source.selection import parse_time
 from fleetgauge.fleet.tables import catalog
 from fleetgauge.fleet.views.coverage_list import reasons
 from fleetgauge.fleet.views.verdict_list import Cause, folded
 from fleetgauge.verdicts.coverage import coverage
+from fleetgauge.verdicts.memory import Memory
+from fleetgauge.verdicts.rules import Rules
+from fleetgauge.verdicts.suspected import first_verdicts_us, suspected
 
 Row = dict[str, Any]
 
@@ -26,6 +30,8 @@ MOST_LISTED: Final = 200
 """Most problems beyond those with plots; they are lines of a table."""
 MOST_TOP: Final = 5
 """Problems on the first screen."""
+MOST_SUSPECTED: Final = 3
+"""Suspected problems with their titles; of further ones the number is given."""
 _LATE: Final = timedelta(hours=2)
 _DEFAULT_SINCE: Final = "24h"
 
@@ -41,6 +47,7 @@ class Report:
         late: age of the newest data at `made_at`, if it is old; else empty.
         verdict: the first sentence.
         concerned: the second one, or empty.
+        before: state before a verdict: from when on there can be some, and what is suspected; empty if neither.
         open, cleared: problems with plots, best rank first.
         listed: further problems; `left_out` of them are not listed.
         sides: who has to act, number of open problems, and their subjects.
@@ -55,6 +62,7 @@ class Report:
     late: str
     verdict: str
     concerned: str
+    before: str
     counts: sections.Counts
     open: list[Problem]
     cleared: list[Problem]
@@ -108,8 +116,9 @@ def report(request: ReportRequest) -> Report:
     clients = store.snapshot(catalog.CLIENTS).table(CLIENT_COLUMNS)
     listed = problems(store, clients, causes, begin, end)
     open_ = [each for each in listed if each.state != "cleared"]
-    covered = coverage(clients, *latest_memory(store)).to_pylist()
-    size = sections.counts(clients)
+    memory, rules = latest_memory(store)
+    covered = coverage(clients, memory, rules).to_pylist()
+    size, before = sections.counts(clients), before_verdicts(memory, rules)
     shown, rest = listed[:MOST_PLOTTED], listed[MOST_PLOTTED:]
     return Report(
         made_at=request.made_at,
@@ -119,8 +128,9 @@ def report(request: ReportRequest) -> Report:
         span=words.age(end - max(begin, known.begin or begin)),
         is_all=known.begin is not None and known.begin >= begin,
         late=words.age(request.made_at - end) if known.end and request.made_at - end > _LATE else "",
-        verdict=_verdict(open_, size),
+        verdict=_verdict(open_, size, before),
         concerned=_concerned(is_open, size),
+        before=before,
         counts=size,
         open=[each for each in shown if each.state != "cleared"],
         cleared=[each for each in shown if each.state == "cleared"],
@@ -144,11 +154,11 @@ _SEVERITIES: Final = (
 )
 
 
-def _verdict(problems: Sequence[Problem], size: sections.Counts) -> str:
+def _verdict(problems: Sequence[Problem], size: sections.Counts, before: str) -> str:
     if not size.instances and not problems:
         return "There are no clients yet: nothing to report."
     if not problems:
-        return "No open problems: everything that can be judged is in order."
+        return "No open problems." if before else "No open problems: everything that can be judged is in order."
     if len(problems) == 1:
         kind = {"critical": "and it is critical", "warning": "a warning", "info": "for information"}
         return f"1 problem is open, {kind[problems[0].state]}."
@@ -156,6 +166,20 @@ def _verdict(problems: Sequence[Problem], size: sections.Counts) -> str:
     parts = [words.count(states[name], one, many) for name, one, many in _SEVERITIES if states[name]]
     listed = parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
     return f"{len(problems):,} problems are open: {listed}."
+
+
+def before_verdicts(memory: Memory, rules: Rules) -> str:
+    """State before a verdict, as the console has it: from when on there can be some, and what is suspected."""
+    doubted, first_us = suspected(memory, rules), first_verdicts_us(memory, rules)
+    sentences = []
+    if first_us is not None:
+        since, first = from_micros(memory.judged_from_us), from_micros(first_us)
+        sentences.append(f"Judging since {since:%H:%M}; first verdicts from {first:%H:%M} UTC.")
+    if doubted:
+        titles = [words.title(row) for row in doubted[:MOST_SUSPECTED]]
+        more = f"; and {len(doubted) - len(titles):,} more" if len(doubted) > len(titles) else ""
+        sentences.append(f"{len(doubted):,} suspected: {'; '.join(titles)}{more}.")
+    return " ".join(sentences)
 
 
 def _concerned(is_open: Sequence[Row], size: sections.Counts) -> str:

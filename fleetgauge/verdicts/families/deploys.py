@@ -186,8 +186,8 @@ def _has_more_to_read(window: Window, memory: Memory, figures: Figures) -> Numbe
 def _failed(window: Window) -> tuple[Numbers, Numbers]:
     """Of each row the share of records that failed or were sent again, and how many were sent."""
     rows = window.rows
-    sent = np.nan_to_num(rows.number("records_sent"))
-    bad = np.nan_to_num(rows.number("record_errors")) + np.nan_to_num(rows.number("record_retries"))
+    sent = np.fmax(rows.number("records_sent"), 0)
+    bad = np.fmax(rows.number("record_errors"), 0) + np.fmax(rows.number("record_retries"), 0)
     is_known = ~np.isnan(rows.number("record_errors")) & (sent > 0)
     return np.where(is_known, bad / np.maximum(sent, 1), np.nan), sent
 

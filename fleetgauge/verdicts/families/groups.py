@@ -11,7 +11,7 @@ from fleetgauge.verdicts.declare import BY_GATEWAY, BY_OFFSETS, BY_TELEMETRY, Fi
 from fleetgauge.verdicts.evidence import base_s
 from fleetgauge.verdicts.memory import Memory
 from fleetgauge.verdicts.rules import Figures
-from fleetgauge.verdicts.window import Subjects, Window, medians
+from fleetgauge.verdicts.window import Subjects, Window, medians, order_of
 from fleetgauge.verdicts.witnesses.offsets import GROWING, STALLED, UNKNOWN, SampledGroups
 
 _HOUR_US: Final = 3_600_000_000
@@ -61,7 +61,8 @@ def _rebalances(window: Window, memory: Memory) -> _Rebalances:
     came = known["first_us"][window.instance] >= window.begin_us - window.length_s * 1_000_000
     # A crash loop makes two for each of its lives, and is no rolling restart: nothing is taken off for them.
     in_loop = (known["in_loop"] > 0) & (known["last_us"] >= window.begin_us - _HOUR_US)
-    came &= ~np.isin(window.client, known["client"][in_loop])
+    if in_loop.any():
+        came &= ~np.isin(window.client, known["client"][in_loop])
     allowed = 2.0 * groups.count(came)
     total_ms, mean_ms = rows.number("rebalance_latency_total_ms"), rows.number("rebalance_latency_avg_ms")
     # librdkafka counts none, but sends their time and its mean
@@ -92,7 +93,7 @@ def _of_the_hour(window: Window, memory: Memory, now: _Rebalances, figures: Figu
     past: dict[str, list[_Event]] = memory.facts.setdefault("rebalance-storm", {})
     of_members = now.of_members
     differs = (groups.of_row >= 0) & (of_members != np.append(now.counted, 0)[groups.of_row]) & ~np.isnan(of_members)
-    order = np.argsort(groups.of_row, kind="stable")
+    order = order_of(groups.of_row + 1)
     begins = np.searchsorted(groups.of_row[order], np.arange(len(groups) + 1))
     for place in np.flatnonzero((now.counted > 0) | (now.busy_s > 0) | (groups.count(differs) > 0)).tolist():
         own, counted = order[begins[place] : begins[place + 1]], float(now.counted[place])

@@ -180,9 +180,14 @@ def _busier(window: Window, memory: Memory, busy: Numbers, least_s: float) -> Nu
         least_s: see `History`.
     """
     paths, history = paths_of(window), memory.history("busy")
-    now, usual = paths.by_path.medians(np.log(window.links.busy)), history.expected(paths.key, least_s)
-    history.learn(paths.key, paths.by_path.medians(np.log(busy)), window.seconds_of(paths.client), least_s)
-    return now - usual
+    links = np.flatnonzero(~np.isnan(window.links.busy))
+    own, of_links = numbered(paths.by_path.of[links])
+    by_path, key = Groups(of_links, len(own)), paths.key[own]
+    found = np.full(len(paths.key), np.nan)
+    found[own] = by_path.medians(np.log(window.links.busy[links])) - history.expected(key, least_s)
+    learned = by_path.medians(np.log(busy[links]))
+    history.learn(key, learned, window.seconds_of(paths.client[own]), least_s)
+    return found
 
 
 def _by_both(longest: Numbers, usual: Numbers, busier: Numbers) -> Numbers:
@@ -476,7 +481,7 @@ def _no_wait(window: Window, column: str) -> Numbers:
 def _not_away(window: Window, column: str) -> Numbers:
     rows = window.rows
     latency_ms, client_of = rows.number(column), np.arange(len(window))
-    is_away = waits_for_poll(rows.number, window.dialect == JAVA, client_of, np.nan_to_num(latency_ms))
+    is_away = waits_for_poll(rows.number, window.dialect == JAVA, client_of, np.fmax(latency_ms, 0))
     return np.where(is_away, np.nan, latency_ms)
 
 

@@ -73,7 +73,7 @@ def waits_for_poll(
     longest_ms = np.zeros(len(is_java))
     may_explain = (away_ms >= _LONG_MS)[client_of]
     np.maximum.at(longest_ms, client_of[may_explain], latency_ms[may_explain])
-    long_ago = np.nan_to_num(number("last_poll_seconds_ago")) * 1000 > _LONG_MS * 10
+    long_ago = np.fmax(number("last_poll_seconds_ago"), 0) * 1000 > _LONG_MS * 10
     is_away = explains_latency(away_ms, longest_ms) | (np.isnan(away_ms) & long_ago)
     return is_away & is_java & np.isnan(number("network_thread_poll_avg_ms"))
 
