@@ -42,7 +42,7 @@ class Threshold:
         expected: what would be as it should, for the evidence; None is the bound.
         says: a sentence with `{subject}`, `{observed}`, `{bound}` and `{expected}`, and the names of `more`.
         more: further values of each unit for the sentence.
-        is_mean: of the window: it is that much lower where it was so for a part of the window alone.
+        is_mean: of the window: it is nearer to `expected` where it was so for a part of the window alone.
         share: the part of the window in which it was so, where that is known; None is all of it.
         adds_up: see `verdicts.evidence.ratio_of`.
     """
@@ -68,6 +68,15 @@ class Threshold:
     def is_bad(self) -> Numbers:
         """True where it is beyond the bound."""
         return self.observed > self.bound if self.is_upper else self.observed < self.bound
+
+    def lift(self, unit: int) -> float:
+        """How far the figure of a unit is from what is expected, in parts of the way to its bound: above 1 is bad."""
+        assert self.expected is not None
+        observed, expected, bound = (
+            float(np.broadcast_to(each, self.observed.shape)[unit])
+            for each in (self.observed, self.expected, self.bound)
+        )
+        return (observed - expected) / max(bound - expected, 1e-9)
 
     def sides(self, units: Numbers) -> tuple[Numbers, Numbers]:
         """Of some units the figure and the bound, or the reverse where bad is below; NaN where there is no number.

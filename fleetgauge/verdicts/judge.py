@@ -13,7 +13,7 @@ import numpy as np
 from fleetgauge.verdicts.arrow import Numbers, Table, pa
 from fleetgauge.verdicts.catalogue import VERDICTS, verdicts_of
 from fleetgauge.verdicts.declare import BY_TELEMETRY, SOURCES, Finding, Threshold, Verdict, amount
-from fleetgauge.verdicts.evidence import lower_level, may_lower, raise_level, ratio_of, share_of_window
+from fleetgauge.verdicts.evidence import lower_level, may_lower, raise_by_mean, raise_level, ratio_of, weight_of
 from fleetgauge.verdicts.exposure import Exposure
 from fleetgauge.verdicts.memory import Case, Memory
 from fleetgauge.verdicts.notes import note_clients, note_groups, note_traffic, note_window
@@ -236,14 +236,21 @@ class _Round:
         covered_s = self._covered_s(case)
         ratios = self._ratios(case, sides, excess, covered_s)
         measure = max(ratios, key=lambda each: ratios[each], default="")
+        lift = self._lift(case, measure, units, excess)
         if ratios.get(measure, 0.0) > 1.0:
-            self._raise(case, place, units[bad] if bad.any() else units, measure, ratios[measure], covered_s)
+            self._raise(case, place, units[bad] if bad.any() else units, measure, ratios[measure], lift, covered_s)
             if bad.any():
                 test, unit = self._worst(units, excess)
                 self._note_worst(case, unit)
                 self._describe(case, place, units[bad], unit, test)
         elif ratios and may_lower(case, ratios):
-            self._lower(case, ratios[measure], covered_s)
+            self._lower(case, measure, ratios[measure], lift, covered_s)
+
+    def _lift(self, case: Case, measure: str, units: Numbers, excess: Numbers) -> float | None:
+        """Of the unit that is worst by a measure, `Threshold.lift`; None of what is open, is no mean or is unknown."""
+        if case.is_open or not measure or not self._finding.tests[int(measure)].is_mean:
+            return None
+        return self._finding.tests[int(measure)].lift(int(units[np.argmax(excess[int(measure)])]))
 
     def _note_worst(self, case: Case, unit: int) -> None:
         """Notes what has to stay the same, or else the instance that a unit is of, and until when it is to push."""
@@ -296,25 +303,34 @@ class _Round:
         self._cases[code] = case
         return case
 
-    def _raise(self, case: Case, place: int, units: Numbers, measure: str, ratio: float, covered_s: float) -> None:
+    def _raise(
+        self, case: Case, place: int, units: Numbers, measure: str, ratio: float, lift: float | None, covered_s: float
+    ) -> None:
         window, finding, for_s = self._window, self._finding, self._figures["for_s"]
-        test, excess = finding.tests[int(measure)], min(ratio, _MOST_EXCESS)
-        share = 1.0 if test.share is None else float(test.share[units].max())
-        if test.is_mean and not case.is_open:
-            share = share_of_window(case, excess)
-        raise_level(case, measure, ratio, share, covered_s, for_s)
+        test = finding.tests[int(measure)]
+        if lift is None:
+            share = 1.0 if test.share is None else float(test.share[units].max())
+            raise_level(case, measure, share * weight_of(ratio) * covered_s, covered_s, for_s)
+        else:
+            raise_by_mean(case, measure, lift, ratio, covered_s, for_s)
         case.bad_windows += 1
         case.last_bad_us = case.judged_us = window.end_us
         case.good_us = None
-        # Not at `for_s`: the first bad window may have been bad for a moment alone, so that two of 300 s are no 600 s,
-        # and one is none that lasts 300 s. With windows of 60 s it opens after 11 of them.
-        if not case.is_open and case.level_s > for_s:
-            case.is_open, case.opened_us = True, window.end_us
-        case.excess = excess
+        self._open_if_due(case)
+        case.excess = min(ratio, _MOST_EXCESS)
         if self._exposure is not None:
             self._exposure.note(place, case.alike, self._memory)
         if finding.since_us is not None:
             case.first_bad_us = min(case.first_bad_us, int(finding.since_us[units].min()))
+
+    def _open_if_due(self, case: Case) -> None:
+        """Opens a case whose level is above `for_s`.
+
+        Not at `for_s`: the first bad window may have been bad for a moment alone, so that two of 300 s are no 600 s,
+        and one is none that lasts 300 s. With windows of 60 s it opens after 11 of them.
+        """
+        if not case.is_open and case.level_s > self._figures["for_s"]:
+            case.is_open, case.opened_us = True, self._window.end_us
 
     def _worst(self, units: Numbers, excess: Numbers) -> tuple[Threshold, int]:
         """The test and the unit farthest beyond its bound; of several as far the most extreme, whatever their order."""
@@ -391,9 +407,12 @@ class _Round:
         if case.group_id is None and len(case.about["group"]) == 1:
             case.group_id = case.about["group"][0]
 
-    def _lower(self, case: Case, ratio: float, covered_s: float) -> None:
-        window = self._window
-        lower_level(case, ratio, covered_s, self._figures["for_s"])
+    def _lower(self, case: Case, measure: str, ratio: float, lift: float | None, covered_s: float) -> None:
+        window, for_s = self._window, self._figures["for_s"]
+        if case.lift and lift is not None and lift <= 1.0:  # the window that it may have ended in
+            covered_s *= 1.0 - raise_by_mean(case, measure, lift, ratio, covered_s, for_s)
+            self._open_if_due(case)
+        lower_level(case, ratio, covered_s, for_s)
         case.judged_us = window.end_us
         if case.good_us is None:
             case.good_us = window.begin_us

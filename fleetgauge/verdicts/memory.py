@@ -17,7 +17,7 @@ _MOST: Final = 0.3
 """Of a window's difference, what a history learns from (log): outliers move it little. So the double of what was before
 has become the expected value after some 14 hours."""
 
-FORM: Final = 9
+FORM: Final = 10
 """Of `Memory.parts`; another one is judged anew. To be raised with whatever changes it."""
 
 DAY_US: Final = 86_400_000_000
@@ -119,6 +119,7 @@ INSTANCE_FIELDS: Final = {
             "last_us",
             "terminated_us",
             "latest_us",
+            "spare_us",
             "client",
             "group",
             "version",
@@ -159,6 +160,7 @@ class Instances:
         first_us, last_us: receipt of its first push and its last one so far [us].
         terminated_us: receipt of its terminating push.
         latest_us: receipt of its latest push of all, as CLIENTS knows it.
+        spare_us: end of its latest window in which its application had time to spare, while it was too young to judge.
         client, group, version, dialect: its client id's number, its group's (-1 for none), that of its software, and
             its library.
         says_when_it_ends: 1 for a kind of client that sends a terminating push when it is closed.
@@ -204,7 +206,8 @@ class Case:
         level_s: evidence for it, less that against it; see `verdicts.evidence` [s].
         recent: by measure, of the last windows where these are short: end [us], length [s], figure and bound.
         raised: by measure, the evidence that it gave [s].
-        peak: the greatest excess of a mean so far.
+        lift: of its latest window that was bad by a mean; 0 once one is good. See `verdicts.evidence.raise_by_mean`.
+        held_s: evidence of the windows since, which counts once another one is bad [s].
         bad_windows: so far.
         first_bad_us, last_bad_us: beginning of the first bad window, end of the last [us].
         bound: of the figure in its last bad window.
@@ -235,7 +238,8 @@ class Case:
     level_s: float = 0.0
     recent: dict[str, list[list[float]]] = field(default_factory=dict)
     raised: dict[str, float] = field(default_factory=dict)
-    peak: float = 0.0
+    lift: float = 0.0
+    held_s: float = 0.0
     bad_windows: int = 0
     first_bad_us: int = 0
     last_bad_us: int = 0
@@ -346,10 +350,11 @@ class Memory:
 
     def _rename(self, new: Mapping[str, Numbers]) -> None:
         """Gives histories, facts and cases the new numbers of their subjects."""
-        for name, kind in (("lag", "instance"), ("queue", "client"), ("idle", "client")):
+        of_clients = "queue", "idle", "commit_latency_avg_ms", "fetch_latency_avg_ms"
+        for name, kind in (("lag", "instance"), *((name, "client") for name in of_clients)):
             history = self.history(name)
             history.rename(new[kind][history.keys])
-        for name in ("latency", "above", "longer_ms"):
+        for name in ("latency", "busy", "above", "longer_ms"):
             of_paths = self.history(name)
             series, node = of_paths.keys // PATHS, new["node"][of_paths.keys % PATHS]
             client = new["client"][series // KINDS]

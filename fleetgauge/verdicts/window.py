@@ -255,6 +255,8 @@ class Links:
         node: in the registry.
         place: of the node among those of its cluster in this window.
         role: a place in ROLES.
+        latency_ms: the mean; of franz-go's producers the longest.
+        busy: of franz-go's producers, which send no mean, the times of all requests by the push interval; else NaN.
     """
 
     row: Numbers
@@ -262,6 +264,7 @@ class Links:
     place: Numbers
     role: Numbers
     latency_ms: Numbers
+    busy: Numbers
 
 
 class Window:
@@ -384,14 +387,14 @@ class Window:
         links = self._links
         if not len(links) or not len(self.rows):
             empty = np.zeros(0, np.int64)
-            return Links(empty, empty, empty, empty, np.zeros(0))
+            return Links(empty, empty, empty, empty, np.zeros(0), np.zeros(0))
         row = self._rows_of_links()
         role = place_in(links.whole("role"), ROLES)[links.at]
-        latency = self._latency_ms(row, role)
+        latency, busy = self._latencies(row, role)
         coordinator = as_numpy(links.whole("coordinator"), False)[links.at]
         kept = (row >= 0) & (role >= 0) & ~coordinator & ~np.isnan(latency)
         kept &= links.number("node_id") >= 0  # NaN, as below 0 is, for bootstrap servers
-        row, role, latency = (each if kept.all() else each[kept] for each in (row, role, latency))
+        row, role, latency, busy = (each if kept.all() else each[kept] for each in (row, role, latency, busy))
         # A node is one of its client's cluster; only distinct ones are looked up by their texts.
         node_id = links.number("node_id")[kept].astype(np.int64)
         span = int(node_id.max(initial=0)) + 1
@@ -402,12 +405,11 @@ class Window:
         first = np.searchsorted(cluster, cluster)
         place = (np.arange(len(distinct)) - first)[which]
         fits = node < PATHS  # a client may name any nodes, and so many that the numbers of paths would not do
-        if fits.all():
-            return Links(row, node, place, role, latency)
-        return Links(row[fits], node[fits], place[fits], role[fits], latency[fits])
+        columns = row, node, place, role, latency, busy
+        return Links(*columns) if fits.all() else Links(*(each[fits] for each in columns))
 
-    def _latency_ms(self, row: Numbers, role: Numbers) -> Numbers:
-        """Of each link the mean latency; of franz-go's producers the longest.
+    def _latencies(self, row: Numbers, role: Numbers) -> tuple[Numbers, Numbers]:
+        """Of each link `Links.latency_ms` and `Links.busy`.
 
         franz-go divides the sum of its times by the push interval, not by the requests (`metricTime.rollNums` in
         `metrics_714.go`): 20 requests of 30 ms in 60 s have an average of 0.01, twice the load has twice as much.
@@ -416,9 +418,10 @@ class Window:
         mean = links.number("request_latency_avg_ms")
         is_franz_go = (np.append(self.dialect, -1)[row] == FRANZ_GO) & (role == PRODUCER)
         if not is_franz_go.any():
-            return mean
+            return mean, np.full(len(mean), np.nan)
         longest = links.number("request_latency_max_ms")
-        return np.where(is_franz_go & ~np.isnan(longest), longest, mean)
+        has_both = is_franz_go & ~np.isnan(longest)
+        return np.where(has_both, longest, mean), np.where(has_both & (mean > 0), mean, np.nan)
 
     @cached_property
     def coordinator(self) -> Numbers:

@@ -77,7 +77,7 @@ class Again:
 class Pace:
     """When a continuous run looks for new input, and when it judges a window."""
 
-    trigger: Annotated[str, typer.Option(help="Time between two looks for new input.")] = "1m"
+    trigger: Annotated[str, typer.Option(help="Time between two looks for new input.")] = "20s"
     late: Annotated[
         str, typer.Option(help="Time after its end until a window is judged, by receipt times: pushes may come late.")
     ] = "1m"

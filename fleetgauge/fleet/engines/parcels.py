@@ -1,7 +1,7 @@
 """Parcels: pushes on their way through Spark's shuffle, to the tasks that have their instances.
 
 The task that reads pushes divides them by task and shard, sorts and compresses them. So a few binary rows go through
-the shuffle instead of one of 30 columns for every push: of two million points of real clients 40 rows with 39 MB
+the shuffle instead of one of 30 columns for every push: of two million points of real clients 40 rows with 22 MB
 instead of 33,512 with 345 MB.
 """
 
@@ -27,7 +27,7 @@ ROWS_AT_ONCE: Final = 1024
 _PACKED_BYTES: Final = 64 * 1024 * 1024
 """Pushes that are divided together, about [B]: many enough that each shard has several."""
 
-_COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression="lz4")
+_COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression=pa.Codec("zstd", 1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

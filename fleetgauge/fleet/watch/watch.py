@@ -74,7 +74,7 @@ class WatchRequest:
     run: RunRequest
     since: datetime
     destinations: Sequence[Destination] = ()
-    trigger_s: float = 60.0
+    trigger_s: float = 20.0
     once: bool = False
     consequences: bool = False
 

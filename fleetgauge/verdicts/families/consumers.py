@@ -40,10 +40,13 @@ def _slow_processing(window: Window, memory: Memory, figures: Figures) -> Findin
     began_us = memory.instances["first_us"][window.instance]
     judged_us = began_us + int(figures["young_s"]) * 1_000_000
     is_old = window.begin_us >= judged_us
-    # A consumer that is bad in its first judged window was never seen to be good since its start.
-    since_us = np.where(window.begin_us < judged_us + window.length_s * 1_000_000, began_us, window.begin_us)
-    trend = np.append(lag_trend(window, memory, figures.of["lagging"]), np.nan)[window.groups.of_row]
     given = rows.number("poll_idle_ratio_avg")
+    has_time = window.instance[~is_old & (given >= figures["idle_ratio"])]
+    memory.instances["spare_us"][has_time] = window.end_us
+    # A consumer that is bad in its first judged window has been so since it was last seen to have time to spare.
+    seen_us = np.maximum(began_us, memory.instances["spare_us"][window.instance])
+    since_us = np.where(window.begin_us < judged_us + window.length_s * 1_000_000, seen_us, window.begin_us)
+    trend = np.append(lag_trend(window, memory, figures.of["lagging"]), np.nan)[window.groups.of_row]
     left_out = {
         TOO_YOUNG: ~is_old & ~np.isnan(given),
         "its group works off a backlog": (trend < 0) & ~np.isnan(given),

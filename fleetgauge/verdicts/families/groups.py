@@ -330,8 +330,8 @@ def _has_sampled_members(window: Window, offsets: SampledGroups) -> Numbers:
 
 
 def _idle_consumer(window: Window, memory: Memory, figures: Figures) -> Finding:
-    is_old = window.begin_us - memory.instances["first_us"][window.instance] > figures["young_s"] * 1_000_000
-    assigned = np.where(is_old & (window.group >= 0), window.rows.number("assigned_partitions"), np.nan)
+    """Of new members, too: no rebalance takes as long as half an hour."""
+    assigned = np.where(window.group >= 0, window.rows.number("assigned_partitions"), np.nan)
     rows = np.arange(len(window))
     clients, sources = window.client, np.full(len(window), BY_TELEMETRY)
     if (offsets := window.offsets) is not None:

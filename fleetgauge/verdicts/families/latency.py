@@ -20,14 +20,16 @@ from fleetgauge.verdicts.arrow import Numbers
 from fleetgauge.verdicts.declare import OWN_HISTORY, PEERS, Finding, Threshold, Verdict
 from fleetgauge.verdicts.families.peers import beside_other_nodes, beside_peers
 from fleetgauge.verdicts.memory import Memory
-from fleetgauge.verdicts.paths import paths_of
+from fleetgauge.verdicts.paths import Paths, paths_of
 from fleetgauge.verdicts.registry import PATHS
 from fleetgauge.verdicts.rules import Figures
 from fleetgauge.verdicts.window import (
     CONSUMER,
     DIALECTS,
+    FRANZ_GO,
     JAVA,
     LONGEST_COVERED_S,
+    PRODUCER,
     Groups,
     Subjects,
     Window,
@@ -51,6 +53,20 @@ whole of it where there is none, and less where more has gathered meanwhile."""
 
 _ALIKE: Final = float(np.log(1.3))
 """Latencies this near to the usual ones (log) are as before."""
+
+
+_OTHERS: Final = 2
+_OF_ALL: Final = 0.1
+"""How many other producers of a cluster, and which part of all, take longer at all brokers if a slow one is why."""
+
+_NOISE: Final = float(np.log(1.1))
+"""Factor (log) within which the latencies of clients of a slow broker are the same."""
+
+_SPREAD: Final = float(np.log(1.5))
+"""Factor (log) within which clients of a slow broker differ, though it is the broker that is slow."""
+
+_CLEARLY: Final = float(np.log(2.5))
+"""A ratio (log) that is beyond each bound, and needs no other to be."""
 
 
 @dataclass(slots=True)
@@ -114,26 +130,34 @@ def _parts(window: Window, memory: Memory, figures: Figures) -> Parts:
     is_away = _waits_for_poll(window)[row] & (links.role == CONSUMER)
     any_away = is_away.any()
     link_value = np.where(is_away, np.minimum(measured, usual), measured) if any_away else measured
-    value = by_path.medians(link_value)
-    wait = np.where(kind // 4 == CONSUMER, np.log1p(FETCH_WAIT_MS[kind % 4 - 1]), 0.0)
-    is_telling = _is_telling(wait == 0, ~np.isnan(value - before), by_node)
-    before_ms = _ms(before)
-    node_effect, node_delay_ms = _of_nodes(
-        window, memory, np.where(is_telling, value - before, np.nan), _ms(value) - before_ms
-    )
-    own = np.maximum(value, wait) - np.maximum(before, wait)
-    delay_ms = node_delay_ms[at]
-    of_delay, most = (
-        np.fmax(np.log1p(before_ms + times * delay_ms) - before, 0.0)  # fmax: 0 where one is unknown
-        for times in (1.0, _MOST_DELAYS)
-    )
-    common = np.maximum(np.minimum(np.fmax(node_effect, 0)[at], most), of_delay)
-    own_client = by_series.medians(own - common, low=True)
     # Connections, class loading and empty caches make a client's start slow: that is nothing to compare with.
     age_us = window.begin_us - memory.instances["first_us"][window.instance[row]]
     is_young = age_us < figures["young_s"] * 1_000_000
-    is_other = any_away or is_young.any()
-    learned = by_path.medians(np.where(is_young, np.nan, measured)) if is_other else value
+    value = longest = by_path.medians(link_value)
+    learned = by_path.medians(np.where(is_young, np.nan, measured)) if any_away or is_young.any() else value
+    is_longest = kind == FRANZ_GO + 1
+    if is_longest.any():
+        value = _by_both(longest, before, _busier(window, memory, np.where(is_young, np.nan, links.busy), least_s))
+        link_value = link_value + (value - longest)[path_of]
+    wait = np.where(kind // 4 == CONSUMER, np.log1p(FETCH_WAIT_MS[kind % 4 - 1]), 0.0)
+    is_known = ~np.isnan(value - before)
+    is_telling = _is_telling(wait == 0, is_known, by_node)
+    tells_ms = is_telling & _is_telling((wait == 0) & ~is_longest, is_known, by_node)
+    before_ms = _ms(before)
+    node_effect, node_delay_ms = _of_nodes(
+        window,
+        memory,
+        np.where(is_telling, value - before, np.nan),
+        np.where(tells_ms, _ms(value) - before_ms, np.nan),
+    )
+    own = np.maximum(value, wait) - np.maximum(before, wait)
+    common = _part_of(np.fmax(node_effect, 0)[at], node_delay_ms[at], own, before, is_longest)
+    own_client = by_series.medians(own - common, low=True)
+    extra_ms = _ms(before + own) - before_ms - node_delay_ms[at]
+    followed = _by_followers(paths, own_client, own - common, extra_ms, before, node_effect)
+    if followed is not None:
+        common += followed[by_series.of]
+        own_client = by_series.medians(own - common, low=True)
     history.learn(key, learned, window.seconds_of(paths.client), least_s)
     return Parts(
         row=row, path_of=path_of, link_value=link_value, client=paths.client, node=paths.node, series=by_series.of,
@@ -144,9 +168,103 @@ def _parts(window: Window, memory: Memory, figures: Figures) -> Parts:
     )  # fmt: skip
 
 
+def _busier(window: Window, memory: Memory, busy: Numbers, least_s: float) -> Numbers:
+    """How much more of the time than usual the requests of each path take (log); NaN of paths but franz-go's.
+
+    The history learns of it.
+
+    Args:
+        window: of the paths.
+        memory: has the history.
+        busy: see `Links`; NaN of links that are no history.
+        least_s: see `History`.
+    """
+    paths, history = paths_of(window), memory.history("busy")
+    now, usual = paths.by_path.medians(np.log(window.links.busy)), history.expected(paths.key, least_s)
+    history.learn(paths.key, paths.by_path.medians(np.log(busy)), window.seconds_of(paths.client), least_s)
+    return now - usual
+
+
+def _by_both(longest: Numbers, usual: Numbers, busier: Numbers) -> Numbers:
+    """Log of what requests take by two witnesses, of which neither is enough: the longest one, and how busy a link is.
+
+    One slow request moves the longest alone, from 30 to 250 ms, and load the busy time alone. So what counts is the
+    smaller of the two ratios; a small one, since the longest of many requests is long anyway, as far as the geometric
+    mean of both, its own square and `_CLEARLY` allow: 1.6 and 3.8 are 2.5, while 8.3 and 1.0 are 1.0, 1.1 and 4 (four
+    times the load) 1.2, and 50 and 80 are 50.
+    """
+    longer = longest - usual
+    less = np.minimum(longer, busier)
+    small = np.minimum((longer + busier) / 2, np.minimum(2 * less, _CLEARLY))
+    both = usual + np.maximum(less, small)
+    return np.where(np.isnan(both), longest, both)
+
+
 def _waits_for_poll(window: Window) -> Numbers:
     links = window.links
     return waits_for_poll(window.rows.number, window.dialect == JAVA, links.row, links.latency_ms)
+
+
+def _part_of(shared: Numbers, delay_ms: Numbers, own: Numbers, usual: Numbers, is_longest: Numbers) -> Numbers:
+    """Of each path how much of what others take longer is in it (log).
+
+    Means are that many milliseconds longer at least, and `_MOST_DELAYS` times as many at most. A mean delay says
+    nothing of the longest request in ms: there what is shared is a factor, and up to `_SPREAD` more of one.
+
+    Args:
+        shared: how much longer others take (log).
+        delay_ms: the same [ms].
+        own: how much longer the path takes (log).
+        usual: log of what it takes usually.
+        is_longest: paths of which the longest request is known, not the mean.
+    """
+    usual_ms = _ms(usual)
+    least, most = (
+        np.fmax(np.log1p(usual_ms + times * delay_ms) - usual, 0.0)  # fmax: 0 where one is unknown
+        for times in (1.0, _MOST_DELAYS)
+    )
+    of_longest = np.minimum(shared + np.minimum(shared, _SPREAD), np.fmax(own, 0))
+    return np.where(is_longest, of_longest, np.maximum(np.minimum(shared, most), least))
+
+
+def _by_followers(
+    paths: Paths, longer: Numbers, rest: Numbers, extra_ms: Numbers, usual: Numbers, node_effect: Numbers
+) -> Numbers | None:
+    """How much longer producers take at all brokers since a slow one follows these: `acks=all` waits for it.
+
+    Of each series (log); None where no one does. So it is where several producers of a cluster take longer at most of
+    their brokers, and at a slower one no longer than others: what a client is slow by itself is added there, too. What
+    one of them takes longer than most of them stays its own. Broker 3 takes 98 ms in place of 2, and 6 of 21 producers
+    take 12 ms in place of 3 at the others, too: none of the six is slow, but one that takes 40 ms is. And one that is
+    60 ms further from all brokers takes 158 ms at broker 3, too.
+
+    Args:
+        paths: of the window.
+        longer: of each series, how much longer it takes at most of its nodes beside what is the nodes' (log).
+        rest: of each path, what is beside its node's part (log).
+        extra_ms: of each path, what it takes longer beside what its node adds for most [ms].
+        usual: of each path, by its history (log).
+        node_effect: of each node (log).
+    """
+    series, at, clusters = paths.by_series.of, paths.by_node.of, int(paths.cluster.max(initial=0)) + 1
+    kind, cluster = np.zeros((2, len(longer)), np.int64)
+    kind[series], cluster[series] = paths.kind, paths.cluster[at]
+    slowest = np.zeros(clusters)
+    np.maximum.at(slowest, paths.cluster, np.fmax(node_effect, 0))
+    is_known = (kind // 4 == PRODUCER) & ~np.isnan(longer)
+    rises = is_known & (longer > _ALIKE) & (longer < slowest[cluster])
+    usual = paths.by_series.medians(usual)
+    longer_ms = _ms(usual + longer) - _ms(usual)
+    is_added = (rest > _SPREAD) | ((rest > _NOISE) & (extra_ms > longer_ms[series] / 2))
+    rises[series[(node_effect[at] > longer[series]) & is_added]] = False
+    many, known = (np.bincount(cluster[each], minlength=clusters) for each in (rises, is_known))
+    rises &= (many > np.maximum(_OTHERS, _OF_ALL * known))[cluster]
+    if not rises.any():
+        return None
+    is_longest = kind == FRANZ_GO + 1
+    shared = medians(np.where(rises, cluster, -1), longer, clusters, low=True)
+    ms = medians(np.where(rises & ~is_longest, cluster, -1), longer_ms, clusters)
+    return np.where(rises, _part_of(shared[cluster], ms[cluster], longer, usual, is_longest), 0.0)
 
 
 def _of_nodes(window: Window, memory: Memory, above: Numbers, longer_ms: Numbers) -> tuple[Numbers, Numbers]:
@@ -159,23 +277,27 @@ def _of_nodes(window: Window, memory: Memory, above: Numbers, longer_ms: Numbers
         window: of the paths.
         memory: takes in what the paths of a short window are like.
         above: of each path, how much longer it takes than usual (log); NaN of those that do not tell of their node.
-        longer_ms: the same [ms].
+        longer_ms: the same [ms]; NaN also of the longest requests where the means of others tell.
     """
-    paths, longer_ms = paths_of(window), np.where(np.isnan(above), np.nan, longer_ms)
+    paths = paths_of(window)
     if window.length_s >= LONGEST_COVERED_S:
         by_node = paths.by_node
         return _polished(above, by_node, paths.by_series), np.fmax(by_node.medians(longer_ms), 0)
-    latest = []
-    for name, values in (("above", above), ("longer_ms", longer_ms)):
-        history = memory.history(name)
-        history.put(paths.key, values, window.end_us // 1_000_000)
-        keys, known = history.put_after(window.end_us // 1_000_000 - LONGEST_COVERED_S)
-        latest.append(known)
-    nodes, at = numbered(np.append(keys % PATHS, paths.nodes))
-    by_node, own = Groups(at[: len(keys)], len(nodes)), at[len(keys) :]
+    keys, latest = _latest("above", above, window, memory)
+    keys_ms, latest_ms = _latest("longer_ms", longer_ms, window, memory)
+    nodes, at = numbered(np.concatenate([keys % PATHS, keys_ms % PATHS, paths.nodes]))
+    of_keys, of_keys_ms, own = np.split(at, np.cumsum([len(keys), len(keys_ms)]))
     series, of_series = numbered(keys // PATHS)
-    effect = _polished(latest[0], by_node, Groups(of_series, len(series)))
-    return effect[own], np.fmax(by_node.medians(latest[1]), 0)[own]
+    effect = _polished(latest, Groups(of_keys, len(nodes)), Groups(of_series, len(series)))
+    delay_ms = np.fmax(medians(of_keys_ms, latest_ms, len(nodes)), 0)
+    return effect[own], delay_ms[own]
+
+
+def _latest(name: str, values: Numbers, window: Window, memory: Memory) -> tuple[Numbers, Numbers]:
+    """The keys and values of all paths in the last five minutes, these among them."""
+    history = memory.history(name)
+    history.put(paths_of(window).key, values, window.end_us // 1_000_000)
+    return history.put_after(window.end_us // 1_000_000 - LONGEST_COVERED_S)
 
 
 def _polished(above: Numbers, by_node: Groups, by_series: Groups) -> Numbers:
@@ -232,9 +354,11 @@ def _slow_node(window: Window, memory: Memory, figures: Figures) -> Finding | No
     slow = np.bincount(parts.at[parts.is_telling & is_slow], minlength=count)
     enough = clients >= figures["least_clients"]
     most = slow >= figures["share"] * clients
-    effect = np.where(most, parts.node_effect, np.fmin(parts.node_effect, 0))
+    is_above = parts.node_effect > np.log(figures["factor"])
+    effect = np.where(is_above & ~most, 0.0, parts.node_effect)
     base = np.where(enough & ~np.isnan(parts.node_effect), 0.0, np.nan)
-    may_be = ~np.isnan(base) & (effect > np.log(figures["factor"]))  # else it is not slow, whatever is usual
+    # Else it is not slow, whatever is usual.
+    may_be = ~np.isnan(base) & (is_above & most | np.isin(parts.nodes, memory.codes("slow-node")))
     if may_be.any():  # medians of large groups take long
         base[may_be] = parts.by_node.medians(np.where(may_be[parts.at], parts.expected, np.nan))[may_be]
     test = _test(
@@ -461,7 +585,8 @@ OF_NODES: Final = (
         action="Check disk, CPU, network and request queue of broker {subject}; move leaders away while it is slow.",
         needs=_EVERY,
         # Not slow-client, slow-path or deploy-regression: these are judged by what is left without the node's part.
-        explains=("buffer-full", "record-errors", "lagging"),
+        # Records fail after 120 s (delivery.timeout.ms): by a queue that is full or long, which `buffer-full` finds.
+        explains=("buffer-full", "lagging"),
     ),
 )
 

@@ -85,6 +85,7 @@ def surge(stage: Stage, library: str, client_id: str) -> Steps:
     verdict="deploy-regression",
     kind="client",
     lasts_s=30,
+    also=("slow-client",),
 )
 (DEPLOY_OF_LARGE_RECORDS,) = on_each(
     *("a new process, whose records are too large for their topic", deploy_of_large_records, JAVA_3),

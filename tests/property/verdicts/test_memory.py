@@ -44,7 +44,7 @@ def test_clients_with_new_ids_for_ever_do_not_add_up() -> None:
 
 
 def test_what_lasts_keeps_its_subjects_when_others_are_forgotten() -> None:
-    """Numbers of clients, paths, groups and instances change at the end of a day; cases and histories go along."""
+    """Numbers of clients, paths, groups and instances change at the end of a day; cases and histories are renamed."""
 
     def rows(number: int) -> list[Row]:
         early = [client(f"early-{at}", f"early-{number}-{at}", group_id=f"early-{at}") for at in range(9)]
@@ -54,6 +54,7 @@ def test_what_lasts_keeps_its_subjects_when_others_are_forgotten() -> None:
             row = client(
                 name, dialect="librdkafka", group_id="billing", record_errors=5.0 if name == "c" else 0.0,
                 clock_skew_min_ms=90_000.0 if name == "d" else 0.0, clock_skew_max_ms=90_000.0 if name == "d" else 0.0,
+                commit_latency_avg_ms=5.0,
             )  # fmt: skip
             found += with_links(row, {1: 10.0 * slow, 2: 10.0, 3: 10.0})
         return found
@@ -66,6 +67,7 @@ def test_what_lasts_keeps_its_subjects_when_others_are_forgotten() -> None:
     ]
     assert all(row["instances"] for row in judged.rows)
     assert len(judged.memory.registry.clients) == 4
+    assert judged.memory.history("commit_latency_avg_ms").keys.tolist() == [0, 1, 2, 3]
     assert Memory.of(judged.memory.parts()).parts() == judged.memory.parts()
 
 

@@ -108,14 +108,16 @@ def test_a_group_with_paused_partitions_is_stalled_though_it_commits_where_it_st
     ],
 )
 def test_consumers_that_fetch_or_have_work_or_no_partition_are_not_stalled(columns: Row) -> None:
-    assert Judged().windows(8, lambda _: [member(**PAUSED | columns)]).found == []
+    assert Judged().windows(6, lambda _: [member(**PAUSED | columns)]).found == []
 
 
-def test_a_member_without_a_partition_for_long_is_idle() -> None:
-    judged = Judged().windows(11, lambda _: [member(1), member(2, assigned_partitions=0.0, records_consumed=0.0)])
+def test_a_member_without_a_partition_for_half_an_hour_is_idle() -> None:
+    """From its first push on: a third member of a group with two partitions has none from the beginning."""
+    judged = Judged().windows(6, lambda _: [member(1), member(2, assigned_partitions=0.0, records_consumed=0.0)])
+    assert judged.found == []
+    judged.windows(1, lambda _: [member(1), member(2, assigned_partitions=0.0, records_consumed=0.0)])
     assert judged.windows(1, quiet).found == [("idle-consumer", "bill", "open")]
     assert judged.rows[0]["instances"] == ["bill-2"]
-    assert Judged().windows(5, lambda _: [member(2, assigned_partitions=0.0)]).found == []
 
 
 def test_a_consumer_without_a_group_is_not_idle() -> None:

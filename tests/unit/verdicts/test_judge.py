@@ -36,11 +36,15 @@ def test_what_a_cause_explains_names_it_and_ranks_behind_it() -> None:
 
 
 def test_a_slow_broker_explains_the_full_buffers_of_its_clients_alone() -> None:
+    """And records that fail for a full buffer, not those of a client whose records do not wait."""
+
     def rows(number: int) -> list[Row]:
         is_slow = number >= 6
         found = fleet(number, of_node(3, 6.0) if is_slow else {})
-        full = {"buffer_wait_ratio_avg": 0.5} if is_slow else {}
-        found = [row | full if row.get("client_id") == "app-2" else row for row in found]
+        failing = {"record_errors": 9.0} if is_slow else {}
+        full = failing | {"buffer_wait_ratio_avg": 0.5} if is_slow else {}
+        of_client = {"app-2": full, "app-4": failing}
+        found = [row | of_client.get(row.get("client_id", ""), {}) for row in found]
         return [*found, *with_links(client("far", buffer_wait_ratio_avg=0.5), {1: 9.0})]
 
     judged = Judged().windows(11, rows)
@@ -49,8 +53,10 @@ def test_a_slow_broker_explains_the_full_buffers_of_its_clients_alone() -> None:
         ("slow-node", "3"): None,
         ("buffer-full", "app-2"): "slow-node:node:3",
         ("buffer-full", "far"): None,
+        ("record-errors", "app-2"): "buffer-full:client:app-2",
+        ("record-errors", "app-4"): None,
     }
-    assert judged.rows[0]["verdict"] == "slow-node"
+    assert judged.rows[0]["caused_by"] is None
 
 
 def test_a_cause_that_was_over_before_explains_nothing() -> None:

@@ -113,12 +113,19 @@ def test_a_java_producer_that_starts_at_odd_times_is_a_crash_loop() -> None:
     assert ("crash-loop", "job") in [each[:2] for each in found]
 
 
+def test_a_java_producer_that_starts_evenly_but_at_no_schedule_is_a_crash_loop() -> None:
+    """Seven lives of two to four minutes, 3.7 minutes apart within 30 s, of a client that pushes each minute."""
+    starts = [0.0, 2.6, 7.3, 11.1, 14.2, 18.1, 22.1, 25.8]
+    found = odd_lives(starts, dialect="java", role="producer").found
+    assert ("crash-loop", "job") in [each[:2] for each in found]
+
+
 @pytest.mark.parametrize(("before", "is_found"), [(-200.0, True), (4.0, False)])
 def test_single_pushes_in_place_of_a_long_life_are_a_crash_loop_and_those_of_a_job_are_none(
     before: float, is_found: bool
 ) -> None:
-    """Java's first pushes come 150 to 450 s after the start: with lives of some minutes they are evenly apart."""
-    spans = [(before, 4.9), *((start, start + 0.1) for start in (10.8, 17.7, 26.3, 37.4, 41.3, 46.7, 53.2))]
+    """Java's first pushes come 150 to 450 s after the start: those of a job that starts every six minutes."""
+    spans = [(before, 4.9), *((start, start + 0.1) for start in (10.8, 17.7, 20.6, 28.9, 32.8, 41.2, 47.1))]
     judged = Judged()
     judged.clients = [known(f"job-{at}", *span, dialect="java", role="producer") for at, span in enumerate(spans)]
 
