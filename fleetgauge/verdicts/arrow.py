@@ -28,8 +28,8 @@ def one(column: Array) -> Array:
 
 def as_numpy(column: Array, null: Any = None) -> Numbers:
     """A column in one piece, with this value for null."""
-    found: Numbers = (column if null is None else column.fill_null(null)).to_numpy(zero_copy_only=False)
-    return found
+    values: Numbers = (column if null is None else column.fill_null(null)).to_numpy(zero_copy_only=False)
+    return values
 
 
 def places_in(known: Array, column: Array) -> Numbers:
@@ -53,7 +53,7 @@ def numbers_at(column: Array, at: Numbers) -> Numbers:
     if column.null_count == len(column):
         return np.full(len(at), np.nan)
     plain = pa.Array.from_buffers(column.type, len(column), [None, column.buffers()[1]], offset=column.offset)
-    found: Numbers = plain.to_numpy()[at].astype(np.float64, copy=False)
+    numbers: Numbers = plain.to_numpy()[at].astype(np.float64, copy=False)
     if column.null_count:
-        np.copyto(found, np.nan, where=~is_valid(column)[at])
-    return found
+        np.copyto(numbers, np.nan, where=~is_valid(column)[at])
+    return numbers

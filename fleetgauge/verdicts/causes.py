@@ -1,16 +1,16 @@
-"""Which case explains which: what `caused_by` names.
+"""Causes of cases, for `caused_by`.
 
 A cause is declared to explain the verdict and is about its subject, its client, its group or a broker that it uses. It
 began no later than the consequence, a window's slack allowed, and the consequence does not outlast it by more than half
 an hour. A broker has many clients, so its effect is shared: others that are as exposed show it too, or this one is more
-exposed than they are (`Case.alike`). Without the cause the consequence would not be: half of its time or more is
-beside the cause, a latency is within its bound less what the cause adds to it, and a member that reads more than the
-others of its group does not do so since its application is slow. Of several causes the one nearest in time is named.
+exposed than they are (`Case.alike`). Without the cause there would be no consequence: at least half of its time
+coincides with the cause, a latency without the part that the cause adds is within its bound, and a slow application
+does not make a member read more than the others of its group. Of several causes the one nearest in time is named.
 
 Worked through: a broker is slow from 12:00 to 13:00. Two of its 70 producers lose records from 12:20 on, one of them
-sends three times the median: 1 of 69 others as exposed is no sign of the broker, three times the load is. So the large
-one is explained, the other is not. A quota adds 190 ms to each request of a client that takes 500 ms in place of
-10: 310 ms would be left, so that it is slow for another reason, too.
+sends three times the median: 1 of 69 others as exposed does not point to the broker, three times the load does. So the
+large one is explained, the other is not. A quota adds 190 ms to each request of a client whose requests take 500 ms
+instead of 10: 310 ms would be left, so it is slow for another reason, too.
 """
 
 from collections.abc import Iterator
@@ -20,20 +20,20 @@ from fleetgauge.verdicts.catalogue import BY_ID
 from fleetgauge.verdicts.memory import Case
 
 _SLACK_US: Final = 300_000_000
-"""A consequence may be seen so long before its cause [us]: a window is bad where it is so for a part of it."""
+"""Time by which a consequence may be seen before its cause [us]: a window is bad if a part of it is."""
 
 _OUTLASTS_US: Final = 1_800_000_000
-"""So long a consequence may go on after its cause [us]: a backlog is worked off, a buffer drains."""
+"""Time by which a consequence may outlast its cause [us]: a backlog is worked off, a buffer drains."""
 
 _BESIDE: Final = 0.5
-"""Least part of the time of a consequence that is beside its cause."""
+"""Least share of a consequence's time that coincides with its cause."""
 
 _SHARED: Final = 0.25
-"""Part of the clients as exposed to a broker from which on an effect is the broker's."""
+"""Least share of the clients as exposed to a broker that show an effect of it."""
 
 
 class Causes:
-    """The cases that may explain others, by what they are about: so each is compared with a few alone.
+    """The cases that may explain others, by client, group and node, so that each is compared with few.
 
     Args:
         cases: all of them.
@@ -55,8 +55,8 @@ class Causes:
         if case.node_id is not None:  # a broker explains its own paths, not all of its clients'
             near = [each for each in near if each.subject_kind != "node"]
             near += self._about.get((case.cluster_id, "node", str(case.node_id)), ())
-        found = [each for each in near if _explains(each, case)]
-        return min(found, key=lambda each: (_apart_us(each, case), each.verdict, each.subject), default=None)
+        explaining = [each for each in near if _explains(each, case)]
+        return min(explaining, key=lambda each: (_apart_us(each, case), each.verdict, each.subject), default=None)
 
 
 def _concerned(case: Case) -> Iterator[tuple[str, str]]:
@@ -79,14 +79,14 @@ def _explains(cause: Case, case: Case) -> bool:
 
 
 def _is_beside(cause: Case, case: Case) -> bool:
-    """True if half of the time of a case or more is beside a cause."""
+    """True if at least half of the time of a case coincides with a cause."""
     end_us = case.last_bad_us if cause.cleared_us is None else min(cause.last_bad_us + _SLACK_US, case.last_bad_us)
     beside_us = end_us - max(cause.first_bad_us - _SLACK_US, case.first_bad_us)
     return beside_us >= _BESIDE * (case.last_bad_us - case.first_bad_us)
 
 
 def _is_left(cause: Case, case: Case) -> bool:
-    """True if it would be so without what the cause adds, or if the figure is none that the cause makes."""
+    """True if the case would be bad without what the cause adds, or if the cause does not affect its figure."""
     last = case.evidence[-1]
     if last["metric"].endswith("latency_avg_ms") and cause.adds_ms is not None:
         return bool(last["observed"] - cause.adds_ms > case.bound)

@@ -1,4 +1,4 @@
-"""Which verdicts can be given for which clients, and why not: what is not sent is not judged."""
+"""Coverage: the verdicts that are possible for each kind of client, and the reasons where one is not."""
 
 from collections import Counter
 from typing import Any, Final
@@ -22,22 +22,22 @@ SCHEMA: Final = pa.schema(
         ("judged_by", pa.string()),
     ]
 )
-"""One row per verdict, library and role of the fleet, and by what: `telemetry`, `group-offsets`, `gateway`,
-or several with commas between. What sends no telemetry is in rows of the library `no telemetry`, whose `instances` are
-groups where they are judged by `group-offsets`, and client ids where by `gateway`."""
+"""One row per verdict, library, role, `why_not` and `judged_by`: `telemetry`, `group-offsets`, `gateway`, or several,
+separated by commas. Clients without telemetry have the library `no telemetry`; their `instances` are groups if judged
+by `group-offsets`, and client ids if judged by `gateway`."""
 
 COLUMNS: Final = ("cluster_id", "principal", "client_instance_id", "client_id", "group_id", "dialect", "role")
-"""Of CLIENTS, which are read."""
+"""Columns of CLIENTS that are read."""
 NO_TELEMETRY: Final = "no telemetry"
 
 
 def coverage(clients: Table, memory: Memory, rules: Rules | None = None) -> Table:
-    """Who is judged.
+    """Coverage of these clients: SCHEMA.
 
     Args:
-        clients: CLIENTS: `COLUMNS` of it.
-        memory: of the judge, which knows what each library sent, and for how long.
-        rules: that it was judged by; the defaults, if None.
+        clients: `COLUMNS` of CLIENTS.
+        memory: the judge's: the columns that each library sent, and the judged time.
+        rules: the judge's; None is the defaults.
     """
     rules = rules or default_rules()
     clusters = clients["cluster_id"].to_pylist()
@@ -63,7 +63,7 @@ def coverage(clients: Table, memory: Memory, rules: Rules | None = None) -> Tabl
                 kinds[NO_TELEMETRY, role, None, has, True, _UNSEEN] += 1
     rows: list[dict[str, Any]] = []
     for verdict in verdicts_of(rules):
-        found: dict[tuple[Any, ...], int] = Counter()
+        counts: dict[tuple[Any, ...], int] = Counter()
         for (dialect, role, trend, traffic, has_latency, left), count in sorted(kinds.items(), key=_text_of):
             by = ["group-offsets"] * (trend is not None and verdict.by_offsets)
             by += ["gateway"] * (not traffic.isdisjoint(verdict.by_traffic))
@@ -75,7 +75,7 @@ def coverage(clients: Table, memory: Memory, rules: Rules | None = None) -> Tabl
                 why_not = why_not or next((reason for name, reason in sorted(left) if name == verdict.id), None)
                 if trend == "stopped" and verdict.by_offsets:
                     why_not = why_not or "the group is stopped: records wait, and it has no member"
-                found[dialect, role, why_not, ", ".join(by) if why_not is None else None] += count
+                counts[dialect, role, why_not, ", ".join(by) if why_not is None else None] += count
         rows += [
             {
                 "verdict": verdict.id,
@@ -86,18 +86,18 @@ def coverage(clients: Table, memory: Memory, rules: Rules | None = None) -> Tabl
                 "why_not": why_not,
                 "judged_by": by,
             }
-            for (dialect, role, why_not, by), count in found.items()
+            for (dialect, role, why_not, by), count in counts.items()
         ]
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
 _UNSEEN: Final[frozenset[Any]] = frozenset()
 _ROLES: Final = {"producer": frozenset({"produce"}), "consumer": frozenset({"fetch", "group"})}
-"""By role what a gateway sees of a client that has it: see `verdicts.witnesses.traffic.KINDS`."""
+"""Requests that a gateway sees from clients of a role: see `verdicts.witnesses.traffic.KINDS`."""
 
 
 def _text_of(kind: tuple[tuple[Any, ...], int]) -> str:
-    """To sort by, the same in every process."""
+    """Sort key that is the same in every process."""
     (dialect, role, trend, traffic, has_latency, left_out), count = kind
     return str(((dialect, role, trend, *sorted(traffic), has_latency, *sorted(left_out)), count))
 
@@ -105,25 +105,25 @@ def _text_of(kind: tuple[tuple[Any, ...], int]) -> str:
 def _has_latency(clients: Table, memory: Memory) -> list[bool]:
     """False for clients that were judged and never sent a latency by broker."""
     known, code = memory.instances, memory.registry.instances.find(*(clients[name] for name in COLUMNS[:3]))
-    found = np.ones(len(code), np.bool_)
+    has_latency = np.ones(len(code), np.bool_)
     at = np.flatnonzero((code >= 0) & (code < len(known["client"])))
-    found[at] = (known["client"][code[at]] < 0) | (known["has_latency"][code[at]] > 0)
-    return found.tolist()
+    has_latency[at] = (known["client"][code[at]] < 0) | (known["has_latency"][code[at]] > 0)
+    return has_latency.tolist()
 
 
 def _left_out(clients: Table, memory: Memory) -> list[frozenset[tuple[str, str]]]:
-    """Of each client the verdicts that left it out of the last window, and why."""
-    found: list[frozenset[tuple[str, str]]] = [_UNSEEN] * clients.num_rows
+    """Verdicts that left each client out of the last window, with the reasons."""
+    left_out: list[frozenset[tuple[str, str]]] = [_UNSEEN] * clients.num_rows
     code = memory.registry.clients.find(clients["cluster_id"], clients["client_id"])
     for verdict, reasons in memory.left_out.items():
         for reason, codes in reasons.items():
             for row in np.flatnonzero(np.isin(code, codes)).tolist():
-                found[row] |= {(verdict, reason)}
-    return found
+                left_out[row] |= {(verdict, reason)}
+    return left_out
 
 
 def sampled_groups(memory: Memory) -> dict[tuple[str, str], str]:
-    """The trends of the groups that were sampled in the last windows, by cluster and id."""
+    """Trends of the groups sampled in the last hour, by cluster and id."""
     after_us = memory.judged_to_us - _SAMPLED_WITHIN_US
     known: dict[str, list[Any]] = memory.facts.get("group-offsets", {})
     trends: dict[tuple[str, str], str] = {}
@@ -138,7 +138,7 @@ _SAMPLED_WITHIN_US: Final = 3_600_000_000
 
 
 def _too_short(verdict: Verdict, memory: Memory, rules: Rules) -> str | None:
-    """What is not judged long enough for a verdict: it has to last, some of them after a time to compare with."""
+    """Reason why a verdict is not possible yet: it has to last for `for_s`, and some need a history; else None."""
     if not rules[verdict.id].is_enabled:
         return "the rules leave it out"
     if not memory.judged_to_us:  # what was sent may be all that is known
@@ -179,10 +179,10 @@ _OF_OTHERS: Final = {
     "consumer": frozenset({"record_errors", "records_sent"}),
     "producer": frozenset({"commit_latency_avg_ms", "records_consumed"}),
 }
-"""By role the columns that others send."""
+"""Columns that clients of a role do not send."""
 
 
 def _is_sent(column: str, dialect: str, role: str | None, memory: Memory) -> bool:
-    """True if clients of this library and role sent a column; of the library, where it is not known by roles."""
+    """True if clients of this library and role sent a column; any of the library, where roles are not known."""
     by_role = {each: f"{dialect} {each} {column}" in memory.sent for each in ROLES}
     return by_role[role] if role in by_role and any(by_role.values()) else f"{dialect} {column}" in memory.sent

@@ -1,4 +1,4 @@
-"""What a verdict is declared with, and what it finds in a window."""
+"""Declarations of verdicts, and their findings in a window."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,11 +18,11 @@ Side = Literal["client", "broker", "network", "quota", "unknown"]
 PHYSICAL: Final = 0.95
 OWN_HISTORY: Final = 0.9
 PEERS: Final = 0.6
-"""The most that one may be certain of a verdict by what it was judged against; `confidence` comes near it with time."""
+"""Highest certainty of a verdict, by the kind of comparison; `confidence` approaches it with time."""
 
 
 TOO_YOUNG: Final = "it started a short time ago"
-"""A reason to leave a unit out: its start is unlike what comes after it."""
+"""Reason to leave a unit out: a start is not typical of the time after it."""
 
 
 SOURCES: Final = ("group-offsets", "telemetry", "gateway")
@@ -31,19 +31,19 @@ BY_OFFSETS, BY_TELEMETRY, BY_GATEWAY = 1, 2, 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Threshold:
-    """A number of each unit (a row of a client, or a group, ...) against a bound.
+    """A number per unit (a row of a client, a group, ...) and its bound.
 
     Attributes:
         metric: its name, for the evidence.
         unit: of the number.
-        observed: one each; NaN is not judged.
-        bound: one each, or one for all.
-        is_upper: bad is above; else below.
-        expected: what would be as it should, for the evidence; None is the bound.
+        observed: one per unit; NaN is not judged.
+        bound: one per unit, or one for all.
+        is_upper: True if a number above the bound is bad, False if one below it is.
+        expected: the usual value, for the evidence; None is the bound.
         says: a sentence with `{subject}`, `{observed}`, `{bound}` and `{expected}`, and the names of `more`.
         more: further values of each unit for the sentence.
-        is_mean: of the window: it is nearer to `expected` where it was so for a part of the window alone.
-        share: the part of the window in which it was so, where that is known; None is all of it.
+        is_mean: True for a mean over the window, which is nearer to `expected` if only a part of the window was bad.
+        share: the share of the window that was bad, where that is known; None is all of it.
         adds_up: see `verdicts.evidence.ratio_of`.
     """
 
@@ -70,7 +70,7 @@ class Threshold:
         return self.observed > self.bound if self.is_upper else self.observed < self.bound
 
     def lift(self, unit: int) -> float:
-        """How far the figure of a unit is from what is expected, in parts of the way to its bound: above 1 is bad."""
+        """(observed - expected) / (bound - expected) of a unit: above 1 is bad."""
         assert self.expected is not None
         observed, expected, bound = (
             float(np.broadcast_to(each, self.observed.shape)[unit])
@@ -79,15 +79,15 @@ class Threshold:
         return (observed - expected) / max(bound - expected, 1e-9)
 
     def sides(self, units: Numbers) -> tuple[Numbers, Numbers]:
-        """Of some units the figure and the bound, or the reverse where bad is below; NaN where there is no number.
+        """Figures and bounds of these units, swapped if bad is below; NaN where there is no number.
 
-        So a unit is bad where the first is larger than the second.
+        So a unit is bad if its first number is larger than its second.
         """
         observed, bound = (np.broadcast_to(each, self.observed.shape)[units] for each in (self.observed, self.bound))
         return (observed, bound) if self.is_upper else (bound, observed)
 
     def among(self, before: int, after: int) -> "Threshold":
-        """With so many units before and after its own, which are not judged."""
+        """Adds `before` and `after` units that are not judged."""
 
         def wider(values: Any) -> Any:
             if not isinstance(values, np.ndarray):
@@ -107,23 +107,23 @@ class Threshold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What a verdict finds in a window.
+    """Result of a verdict for a window.
 
     Attributes:
-        subjects: who is judged.
-        unit_of: for each unit of the tests the place of its subject, or -1.
+        subjects: that are judged.
+        unit_of: place of each unit's subject, or -1.
         tests: any of them that is bad makes a unit bad, and a bad unit its subject.
-        judged: of each unit; None is where a test has a number.
-        rows: for each unit its row of clients, where units are that; None takes all rows of the subject.
-        concerned: for a subject's place the rows of the clients that it concerns; None goes by `rows`.
-        named: for a subject's place the codes of instances that it is about, where these have no rows.
-        certainty: the most that `confidence` can be, of each unit or of all.
-        is_hint: true for units of which something else than what is wrong may be the reason: of lower severity.
-        of: for each unit a number that has to stay the same from window to window: which member, for instance.
-        sources: for each unit which of SOURCES it was judged by, as a sum of 1, 2 and 4; None is telemetry.
-        principals: for each unit its principal, where it has no instances that say it; else None.
-        since_us: for each unit when it began, where that is known better than by the first bad window [us].
-        left_out: by the reason, the units that a test does not judge for something that is known of them.
+        judged: True for units that are judged; None is those for which a test has a number.
+        rows: row of clients of each unit, where units are rows; None is all rows of the subject.
+        concerned: returns the rows of the clients that a subject (by its place) concerns; None uses `rows`.
+        named: returns the codes of the instances of a subject (by its place), where these have no rows.
+        certainty: upper limit of `confidence`, per unit or for all.
+        is_hint: True for units that may be bad for a harmless reason: of lower severity.
+        of: number per unit that has to stay the same from window to window, such as that of a member.
+        sources: SOURCES that each unit was judged by, as a sum of 1, 2 and 4; None is telemetry.
+        principals: principal of each unit without instances, which would show it; else None.
+        since_us: beginning of each bad unit, where it is known better than by the first bad window [us].
+        left_out: by reason, True for the units that the tests leave out for it.
     """
 
     subjects: Subjects
@@ -149,15 +149,15 @@ class Verdict:
     Attributes:
         id: of the catalogue.
         kind: of its subject.
-        side: who has to act.
-        find: what a window shows; None where its columns are not there.
+        side: that has to act.
+        find: judges a window; None if the window lacks the input.
         action: one sentence, with `{subject}`, `{client}` and the figures.
-        needs: for each library that sends enough: the columns that it is judged by, of which it sends one at least.
+        needs: for each library that sends enough, the columns that it is judged by, of which it sends at least one.
         roles: of the clients that it is about.
         explains: verdicts that it may be the cause of.
-        by_offsets: samples of groups are enough for it, whatever the library.
-        by_traffic: what is enough for it of a client, whatever the library: of `verdicts.witnesses.traffic.KINDS`.
-        history: the verdict by whose `history_windows` it needs a history before it can be given; "" for none.
+        by_offsets: True if samples of groups are enough for it, whatever the library.
+        by_traffic: requests that are enough for it, whatever the library: of `verdicts.witnesses.traffic.KINDS`.
+        history: the verdict whose `history_windows` it needs before it is possible; "" for none.
     """
 
     id: str
@@ -189,12 +189,12 @@ def of_clients(
 
 
 def of_subjects(subjects: Subjects, tests: Sequence[Threshold], **more: Any) -> Finding:
-    """A finding whose units are the subjects themselves; `more` as `Finding` has it."""
+    """A finding whose units are the subjects themselves; `more` are further fields of `Finding`."""
     return Finding(subjects=subjects, tests=tests, unit_of=np.arange(len(subjects)), **more)
 
 
 def amount(value: float, unit: str) -> str:
-    """A number as a sentence has it.
+    """A number with its unit, for a sentence.
 
     >>> amount(412.4, "ms"), amount(0.04, "ratio"), amount(12_345.0, "records"), amount(1.25, "per s")
     ('412 ms', '4 %', '12,345 records', '1.2 per s')

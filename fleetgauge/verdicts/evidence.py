@@ -1,20 +1,21 @@
-"""Evidence for and against a case: how its level rises and falls, whatever the windows are.
+"""Evidence for and against a case: how its level rises and falls, whatever the length of the windows.
 
-A measure is bad where its ratio to its bound is above 1. The level counts seconds of evidence: a window adds the time
-that it is of times a weight between -1 and 1, the logarithm of the ratio by that of 1.2. So a figure at 1.02 times its
-bound counts for little either way, one a fifth above it for all of that time. Above `for_s` the verdict opens.
+A measure is bad if its ratio to its bound is above 1. The level counts seconds of evidence: a window adds the time that
+it covers times a weight between -1 and 1, log(ratio) / log(1.2). So a figure at 1.02 times its bound counts for little
+(0.11), one a fifth above it for all of that time. Above `for_s` the verdict opens.
 
-A push covers the time since the one before, and what is known now and then is known of the time between: a window adds
-the time since the last one that counted, five minutes at most. In windows of 30 s, pushes every 60 s count for 60 s in
-each second window; in windows of 60 s, a poll() 330 s after the one before counts for 300 s where it is seen.
+A push covers the time since the one before, so a window adds the time since the last window that counted, five minutes
+at most. In windows of 30 s, pushes every 60 s count for 60 s in every second window; in windows of 60 s, a poll() 330 s
+after the one before counts for 300 s in the window that has it.
 
 Short windows are noisier than long ones. Their ratio is therefore the mean of the last five minutes, or of half of
-`for_s` if that is less: what windows of 300 s have anyway. In it a window counts for twice its bound at most: 7 minutes
-at 20 times the bound are no 12 because they are still in the mean. What adds up has the ratio of the sums.
+`for_s` if that is less, as in windows of 300 s. In this mean a window counts for at most twice its bound: otherwise
+7 minutes at 20 times the bound would count for 12, as long as they are in the mean. A measure that adds up has the
+ratio of the sums.
 
 Worked through, for a bound of 100 ms and windows of 60 s: latencies of 190, 80, 150, 90 and 140 ms are 1.3 times the
-bound: evidence for, where two of five windows are good by themselves. With 100 records of lag allowed in five minutes,
-growth by 500, -600, 500 and -600 is none.
+bound: evidence for the case, although two of five windows alone are good. With 100 records of lag allowed in five
+minutes, growth by 500, -600, 500 and -600 is no evidence.
 
 Only the measure that raised a case most can lower it: where that one is unknown, the level stays.
 """
@@ -27,34 +28,34 @@ from fleetgauge.verdicts.memory import Case
 from fleetgauge.verdicts.window import LONGEST_COVERED_S
 
 _CLEARS_WITHIN_S: Final = 600
-"""Good windows that clear a verdict, however long it takes to open [s]."""
+"""Time of good windows that clears a verdict, however long it takes to open [s]."""
 
 _FULL: Final = math.log(1.2)
 """From a fifth beyond the bound on, evidence counts in full."""
 
 _MOST: Final = 2.0
-"""Times its bound, what a short window counts for at most, so that one of many does not decide alone."""
+"""Most that a short window counts for [times its bound], so that one of many does not decide alone."""
 
 
 def base_s(for_s: float) -> float:
-    """How long a ratio is taken over [s], at least."""
+    """Least time over which a ratio is taken [s]."""
     return min(LONGEST_COVERED_S, for_s / 2)
 
 
 def ratio_of(
     case: Case, measure: str, above: float, below: float, end_us: int, covered_s: float, for_s: float, *, adds_up: bool
 ) -> float:
-    """How far beyond its bound a measure of a case is, with the windows before in the same base.
+    """Ratio of a measure of a case to its bound, over the last `base_s` or this window if that is longer.
 
     Args:
-        case: takes the window in.
-        measure: names it from window to window.
+        case: remembers the window.
+        measure: its name, the same in each window.
         above: the figure, or its bound where bad is below.
         below: the bound, or the figure.
         end_us: of the window.
-        covered_s: the time that it is of [s].
+        covered_s: the time that it covers [s].
         for_s: of the verdict's rules.
-        adds_up: what it is less in one window was too much in another.
+        adds_up: True if less in one window makes up for more in another.
     """
     is_short, below = covered_s < base_s(for_s), max(abs(below), 1e-9)
     if not adds_up:
@@ -81,7 +82,7 @@ def raise_level(case: Case, measure: str, seconds: float, covered_s: float, for_
 
 
 def lower_level(case: Case, ratio: float, good_s: float, for_s: float) -> None:
-    """Takes off the evidence of the time in which what raised the case was good [s]."""
+    """Subtracts the evidence of a time in which the measure that raised the case was good [s]."""
     case.level_s += weight_of(ratio) * good_s * max(1.0, for_s / _CLEARS_WITHIN_S)
     case.lift = case.held_s = 0.0
 
@@ -92,21 +93,21 @@ def may_lower(case: Case, known: Container[str]) -> bool:
 
 
 def raise_by_mean(case: Case, measure: str, lift: float, ratio: float, covered_s: float, for_s: float) -> float:
-    """Adds the evidence of a window whose mean is raised; returns the part of its time that it was so.
+    """Adds the evidence of a window whose mean is raised; returns the share of its time that was bad.
 
-    The window that it began in, and the one that it ended in, are mixtures: a mean m of what is usual, u, and of x in
-    the window beside says that it was so for (m - u) / (x - u) of the time. Where 39 ms are usual, windows of 181, 741
-    and 193 ms are so for 20 %, all and 22 % of them: seven minutes, and not fifteen.
+    The window in which a case begins, and the one in which it ends, are mixtures: with a mean of m, a usual value of u
+    and x in the window beside it, the case lasted for (m - u) / (x - u) of the window. Where 39 ms are usual, windows
+    of 181, 741 and 193 ms count for 20 %, all and 22 % of their time: seven minutes, not fifteen.
 
-    Which window is the last one is known later: each counts by its share beside the one before, the rest is held, and
-    counts once another bad one follows. Of the first one the share is known with the second.
+    The last bad window is known only later: each counts by its share relative to the one before, and the rest is held
+    until another bad one follows. The share of the first one is known with the second.
 
     Args:
         case: which is not open.
         measure: which is bad.
-        lift: how far the window's own mean is from what is usual, in parts of the way to its bound.
+        lift: of the window's own mean; see `Threshold.lift`.
         ratio: see `ratio_of`.
-        covered_s: the time that the window is of [s].
+        covered_s: the time that the window covers [s].
         for_s: of the verdict's rules.
     """
     if lift > 1.0:

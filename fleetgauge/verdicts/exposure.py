@@ -1,4 +1,4 @@
-"""How many of those as exposed to a broker show an effect that it may have."""
+"""Share of the subjects as exposed to a broker that show an effect which the broker may cause."""
 
 from typing import Final
 
@@ -11,10 +11,10 @@ from fleetgauge.verdicts.registry import PATHS
 from fleetgauge.verdicts.window import Window, medians, numbered
 
 _LEAST_OTHERS: Final = 3
-"""Others as exposed, from which on their absence of an effect says something."""
+"""Least number of others as exposed: if fewer show no effect, that proves nothing."""
 
 _MORE_EXPOSED: Final = 3.0
-"""Times the median of what they send or read: from here on one alone may show it."""
+"""Load from which on a subject may be the only one that shows the effect [times the median]."""
 
 
 class Exposure:
@@ -44,7 +44,7 @@ class Exposure:
         self._share = np.where(others >= _LEAST_OTHERS, share, np.nan)
 
     def note(self, place: int, alike: dict[str, float], memory: Memory) -> None:
-        """Takes what holds for a subject into `Case.alike`."""
+        """Updates `Case.alike` of the subject at `place`: by broker, the largest share so far."""
         begin, end = np.searchsorted(self._subject, (place, place + 1)).tolist()
         for node, share in zip(self._node[begin:end].tolist(), self._share[begin:end].tolist(), strict=True):
             if not np.isnan(share):

@@ -1,4 +1,4 @@
-"""The judge: windows in their order, one after the other, into cases that open and clear.
+"""The judge: turns windows, one after the other in their order, into cases that open and clear.
 
 Evidence for and against a case raises and lowers its level (`verdicts.evidence`); above `for_s` of the rules the
 verdict opens, at 0 it clears. So the outcome follows from the windows alone, not from how runs cut them.
@@ -26,24 +26,24 @@ from fleetgauge.verdicts.witnesses.points import Points
 from fleetgauge.verdicts.witnesses.traffic import TrafficRows
 
 MOST_INSTANCES: Final = 100
-"""That a row names."""
+"""Most instances that a row names."""
 
 _UNJUDGED_S: Final = 3600
-"""A verdict of which nothing is heard for so long is cleared [s]."""
+"""Time after which a verdict that is not judged is cleared [s]."""
 
 _INTERRUPTED_S: Final = 1800
-"""One that is not open yet is dropped then [s]: a job of ten minutes an hour does not add up to one that lasts."""
+"""The same for a case that is not open yet [s]: a job of ten minutes per hour does not add up to one that lasts."""
 
 _NOTED_US: Final = 3_600_000_000
 _LATENCY: Final = "request_latency_avg_ms"
 
 _LATE: Final = 1.5
-"""Times that pushes of an instance are apart, within which the next one comes."""
+"""Longest time to the next push of an instance [times the interval between its pushes]."""
 
 _MOST_EVIDENCE: Final = 6
 
 _MOST_EXCESS: Final = 100.0
-"""Times its bound, what a figure counts for at most."""
+"""Most that a figure counts for [times its bound]."""
 
 _OF_BROKERS: Final = tuple(verdict.id for verdict in VERDICTS if verdict.kind == "node")
 _BY_BROKERS: Final = frozenset(name for verdict in VERDICTS if verdict.kind == "node" for name in verdict.explains)
@@ -59,17 +59,17 @@ def judge(
     samples: Samples | None = None,
     traffic: TrafficRows | None = None,
 ) -> Table:
-    """Takes further windows into a memory.
+    """Judges further windows, and updates the memory.
 
     Args:
-        rows: `window.COLUMNS` of whole windows, all later than what was judged: a merged wide row per instance and
-            window, and per instance, role, node and window. Or several such tables, in the order of their times, of
-            which one is held at a time; they are asked for by another thread.
+        rows: `window.COLUMNS` of whole windows, all later than the judged ones: a merged wide row per instance and
+            window, and per instance, role, node and window. Or several such tables, in the order of their times:
+            another thread reads them, one at a time.
         clients: `notes.client_columns` of CLIENTS.
-        memory: of the windows before, which is changed.
+        memory: of the windows before; it is updated.
         rules: the figures, and an operator's own rules.
-        points: `points.COLUMNS` of the points of `rules.metric_names` that were received in these windows; None where
-            there are no such rules.
+        points: `points.COLUMNS` of the points of `rules.metric_names` that were received in these windows; None if
+            there are no own rules.
         samples: of consumer groups in these windows; None where there are none.
         traffic: that gateways counted in these windows; None where there is none.
 
@@ -83,42 +83,43 @@ def judge(
     verdicts = verdicts_of(rules)
     named = None if points is None else Points(points, clients)
     groups = [GROUP_TRENDS.empty_table()]
-    found = _taken_out(windows([rows] if isinstance(rows, pa.Table) else rows, memory.registry, samples, traffic))
-    for window in _one_ahead(found, memory) if named is None else found:  # own rules number instances as they judge
+    detached = _taken_out(windows([rows] if isinstance(rows, pa.Table) else rows, memory.registry, samples, traffic))
+    # Own rules number instances while a window is judged: then none is read ahead.
+    for window in _one_ahead(detached, memory) if named is None else detached:
         window.points = None if named is None else named.within(window.begin_us, window.end_us)
         groups.append(_judge_window(window, verdicts, memory, rules))
         del window  # before the next one is read
     return pa.concat_tables(groups)
 
 
-def _taken_out(found: Iterable[Window]) -> Iterator[Window]:
-    """Windows that do not keep the table which they are of."""
-    for window in found:
+def _taken_out(attached: Iterable[Window]) -> Iterator[Window]:
+    """Windows with the columns that verdicts read, without their table."""
+    for window in attached:
         paths_of(window)
         window.detach()
         yield window
 
 
-def _one_ahead(found: Iterator[Window], memory: Memory) -> Iterator[Window]:
-    """Windows, of which the next one is read by a thread while one is judged.
+def _one_ahead(detached: Iterator[Window], memory: Memory) -> Iterator[Window]:
+    """Windows; a thread reads the next one while one is judged.
 
-    To read one only adds names to the registry. Where the memory forgets names after a window, which gives others new
-    numbers, the next one is read after that.
+    Reading only adds names to the registry. If the memory forgets names after a window, which renumbers the others, the
+    next one is read after that.
     """
     with ThreadPoolExecutor(1, "next-window") as reader:
-        ahead = reader.submit(next, found, None)
+        ahead = reader.submit(next, detached, None)
         while (window := ahead.result()) is not None:
             is_alone = memory.is_another_day(window.end_us)
             if not is_alone:
-                ahead = reader.submit(next, found, None)
+                ahead = reader.submit(next, detached, None)
             yield window
             del window
             if is_alone:
-                ahead = reader.submit(next, found, None)
+                ahead = reader.submit(next, detached, None)
 
 
 def _judge_window(window: Window, verdicts: Sequence[Verdict], memory: Memory, rules: Rules) -> Table:
-    """Returns the trends of its groups."""
+    """Judges one window; returns the trends of its groups."""
     note_window(window, memory)
     trends = note_groups(window, memory)
     note_traffic(window, memory)
@@ -144,22 +145,22 @@ def _judge_window(window: Window, verdicts: Sequence[Verdict], memory: Memory, r
 
 
 def _sources(window: Window) -> set[str]:
-    """Those that a window without rows of clients has."""
+    """SOURCES of a window without rows of clients."""
     has = {"group-offsets": window.offsets, "gateway": window.traffic}
     return {name for name, each in has.items() if each is not None}
 
 
 def _is_given(verdict: Verdict, window: Window) -> bool:
-    """True if it can be given in a window without rows of clients."""
+    """True if the verdict is possible in a window without rows of clients."""
     return (verdict.by_offsets and window.offsets is not None) or (
         bool(verdict.by_traffic) and window.traffic is not None
     )
 
 
 def _note_sent(window: Window, memory: Memory) -> None:
-    """Notes what each library sends, for coverage: once an hour; latencies by broker by role, and each time.
+    """Notes the columns that each library sends, for coverage: once an hour, latencies by broker by role and each time.
 
-    Latencies by instance, too: a library's versions differ in them, and so do settings.
+    Latencies are noted by instance, too: they depend on the version and the settings.
     """
     memory.instances["has_latency"][window.instance[window.links.row]] = 1
     for number, dialect in enumerate(DIALECTS):
@@ -188,7 +189,7 @@ def _clear(case: Case, at_us: int, memory: Memory) -> None:
 
 
 class _Round:
-    """One verdict and one window."""
+    """The judgement of one window by one verdict."""
 
     def __init__(self, verdict: Verdict, finding: Finding, window: Window, memory: Memory, figures: Figures) -> None:
         self._verdict, self._finding, self._window = verdict, finding, window
@@ -220,7 +221,7 @@ class _Round:
             self._meet(place, units[begin:end], sides[:, :, begin:end])
 
     def _meet(self, place: int, units: Numbers, sides: Numbers) -> None:
-        """Raises or lowers the case of a subject, which is made if some of its units are bad."""
+        """Raises or lowers the case of a subject, which is created if some of its units are bad."""
         finding, code = self._finding, int(self._finding.subjects.codes[place])
         excess = _excess(sides)
         bad = (excess > 1.0).any(axis=0)
@@ -229,7 +230,7 @@ class _Round:
             if bad.any() and int(finding.of[self._worst(units, excess)[1]]) != case.of:  # another member: begins again
                 _clear(case, self._window.begin_us, self._memory)
                 case = None
-            elif not bad.any():  # what the others have says nothing of this member
+            elif not bad.any():  # figures of the others prove nothing about this member
                 own = finding.of[units] == case.of
                 units, sides, excess = units[own], sides[:, :, own], excess[:, own]
         if not bad.any() and (case is None or not len(units) or self._waits(case, units)):
@@ -249,13 +250,13 @@ class _Round:
             self._lower(case, measure, ratios[measure], lift, covered_s)
 
     def _lift(self, case: Case, measure: str, units: Numbers, excess: Numbers) -> float | None:
-        """Of the unit that is worst by a measure, `Threshold.lift`; None of what is open, is no mean or is unknown."""
+        """`Threshold.lift` of the worst unit by a mean; None for another measure, none at all, or an open case."""
         if case.is_open or not measure or not self._finding.tests[int(measure)].is_mean:
             return None
         return self._finding.tests[int(measure)].lift(int(units[np.argmax(excess[int(measure)])]))
 
     def _note_worst(self, case: Case, unit: int) -> None:
-        """Notes what has to stay the same, or else the instance that a unit is of, and until when it is to push."""
+        """Notes `Finding.of` of a unit, or else its instance and the time by which it pushes again."""
         finding, window, known = self._finding, self._window, self._memory.instances
         row = -1 if finding.rows is None else int(finding.rows[unit])
         if finding.of is not None:
@@ -266,7 +267,7 @@ class _Round:
             case.waits_until_us = int(known["last_us"][case.of] + _LATE * apart_s * 1_000_000)
 
     def _waits(self, case: Case, units: Numbers) -> bool:
-        """True if the instance that was bad last is to push later: till then it is not known whether it still is.
+        """True if the next push of the instance that was bad last is not due yet: until then its state is unknown.
 
         With windows of 30 s and pushes every 60 s, one of two instances of a client is in each: if one is bad and the
         other good, every other window has good ones alone.
@@ -278,7 +279,7 @@ class _Round:
         return case.of not in window.instance[rows[rows >= 0]]
 
     def _covered_s(self, case: Case) -> float:
-        """The time that the evidence of this window is of: since the one before [s]."""
+        """Time that the evidence of this window covers: since the window before [s]."""
         length_s = float(self._window.length_s)
         if not case.judged_us:
             return length_s
@@ -286,17 +287,17 @@ class _Round:
         return max(length_s, min(since_s, LONGEST_COVERED_S))
 
     def _ratios(self, case: Case, sides: Numbers, excess: Numbers, covered_s: float) -> dict[str, float]:
-        """Of each measure that is bad, or raised the case before, the ratio of the unit that is worst by it."""
-        window, found = self._window, {}
+        """Ratio of the worst unit, for each measure that is bad or raised the case before."""
+        window, ratios = self._window, {}
         for number in np.flatnonzero((excess > 0).any(axis=1)).tolist():
             worst, measure = int(np.argmax(excess[number])), str(number)
             if excess[number, worst] > 1.0 or measure in case.raised:
                 above, below = sides[number, :, worst].tolist()
-                found[measure] = ratio_of(
+                ratios[measure] = ratio_of(
                     case, measure, above, below, window.end_us, covered_s, self._figures["for_s"],
                     adds_up=self._finding.tests[number].adds_up,
                 )  # fmt: skip
-        return found
+        return ratios
 
     def _new_case(self, code: int) -> Case:
         identity = self._memory.registry.identity(self._verdict.kind, code)
@@ -328,14 +329,14 @@ class _Round:
     def _open_if_due(self, case: Case) -> None:
         """Opens a case whose level is above `for_s`.
 
-        Not at `for_s`: the first bad window may have been bad for a moment alone, so that two of 300 s are no 600 s,
-        and one is none that lasts 300 s. With windows of 60 s it opens after 11 of them.
+        Not at `for_s`: the first bad window may have been bad for only a moment, so that two windows of 300 s need not
+        be 600 s, nor one 300 s. With a `for_s` of 600 and windows of 60 s it opens after 11 of them.
         """
         if not case.is_open and case.level_s > self._figures["for_s"]:
             case.is_open, case.opened_us = True, self._window.end_us
 
     def _worst(self, units: Numbers, excess: Numbers) -> tuple[Threshold, int]:
-        """The test and the unit farthest beyond its bound; of several as far the most extreme, whatever their order."""
+        """The test and the unit farthest beyond its bound; of several equally far ones the most extreme."""
         at, _ = np.unravel_index(int(np.argmax(excess)), excess.shape)
         test, units = self._finding.tests[int(at)], units[excess[at] == excess[at].max()]
         expected = np.broadcast_to(test.bound if test.expected is None else test.expected, test.observed.shape)
@@ -387,7 +388,7 @@ class _Round:
             del case.evidence[_MOST_EVIDENCE // 2]
 
     def _name(self, case: Case, instances: Numbers) -> None:
-        """The instances that it concerns, their clients and groups."""
+        """Notes the instances that a case concerns, with their clients and groups."""
         registry = self._memory.registry
         case.instance_count = max(case.instance_count, len(instances))
         parts = [registry.instances.parts(code) for code in instances.tolist()]
@@ -411,7 +412,7 @@ class _Round:
 
     def _lower(self, case: Case, measure: str, ratio: float, lift: float | None, covered_s: float) -> None:
         window, for_s = self._window, self._figures["for_s"]
-        if case.lift and lift is not None and lift <= 1.0:  # the window that it may have ended in
+        if case.lift and lift is not None and lift <= 1.0:  # the case may have ended in this window
             covered_s *= 1.0 - raise_by_mean(case, measure, lift, ratio, covered_s, for_s)
             self._open_if_due(case)
         lower_level(case, ratio, covered_s, for_s)
@@ -423,18 +424,18 @@ class _Round:
 
 
 def _left_out(finding: Finding, judged: Numbers, bad: Numbers) -> dict[str, list[int]]:
-    """By reason the subjects none of whose units is bad, or judged but for this reason."""
-    units, codes, found = finding.unit_of, finding.subjects.codes, {}
+    """Subjects by reason: those without a bad unit, and without a judged unit that the reason does not apply to."""
+    units, codes, left_out = finding.unit_of, finding.subjects.codes, {}
     for reason, mask in finding.left_out.items():
         fully = np.bincount(units[bad | (judged & ~mask)], minlength=len(codes)) > 0
         has = np.bincount(units[mask & (units >= 0)], minlength=len(codes)) > 0
         if (has & ~fully).any():
-            found[reason] = codes[has & ~fully].tolist()
-    return found
+            left_out[reason] = codes[has & ~fully].tolist()
+    return left_out
 
 
 def _excess(sides: Numbers) -> Numbers:
-    """How many times its bound each figure is, 100 at most; 0 where there is no number, and where it is not above 0."""
+    """Ratio of each figure to its bound, 100 at most; 0 where there is no number, near 0 where it is not above 0."""
     above, below = sides[:, 0], sides[:, 1]
-    found = np.clip(above / np.maximum(below, 1e-9), 1e-9, _MOST_EXCESS)
-    return np.nan_to_num(found)
+    times = np.clip(above / np.maximum(below, 1e-9), 1e-9, _MOST_EXCESS)
+    return np.nan_to_num(times)

@@ -1,4 +1,4 @@
-"""What the judge remembers from one window to the next."""
+"""Memory of the judge from one window to the next."""
 
 import json
 from collections.abc import Mapping
@@ -11,22 +11,22 @@ from fleetgauge.verdicts.arrow import Numbers, Table, pa
 from fleetgauge.verdicts.registry import KINDS, PATHS, Names, Registry
 
 _SETTLES_S: Final = 6 * 3600
-"""Of a history: after so long a lasting change has mostly become the expected value [s]."""
+"""Time after which a lasting change has mostly become the expected value of a history [s]."""
 
 _MOST: Final = 0.3
-"""Of a window's difference, what a history learns from (log): outliers move it little. So the double of what was before
-has become the expected value after some 14 hours."""
+"""Largest difference of a window that a history learns from (log): outliers move it little. A doubled value has become
+the expected one after about 14 hours."""
 
 FORM: Final = 11
-"""Of `Memory.parts`; another one is judged anew. To be raised with whatever changes it."""
+"""Version of `Memory.parts`, to be raised with each change of them: windows of another version are judged again."""
 
 DAY_US: Final = 86_400_000_000
 INSTANCES_KEPT_US: Final = 2 * DAY_US
-"""After its last push an instance is forgotten; longer than any verdict looks back."""
+"""Time after its last push when an instance is forgotten [us]; longer than any verdict looks back."""
 NAMES_KEPT_US: Final = 8 * DAY_US
-"""A client id, a group, a version or a node that was not seen for so long is forgotten: a weekly job is not."""
+"""Time after which an unseen client id, group, version or node is forgotten [us]; a weekly job is kept."""
 CLEARED_KEPT_US: Final = 30 * DAY_US
-"""Verdicts that were cleared before are dropped."""
+"""Time after which a cleared verdict is dropped [us]."""
 
 
 class History:
@@ -38,21 +38,21 @@ class History:
 
     @classmethod
     def empty(cls) -> "History":
-        """Of no keys."""
+        """A history without keys."""
         return cls(np.zeros(0, np.int64), np.zeros(0), np.zeros(0))
 
     def expected(self, keys: Numbers, least_s: float) -> Numbers:
-        """For each key the mean; NaN where less time was seen."""
+        """Mean of each key; NaN where less than `least_s` was seen."""
         at, is_known = self._find(keys)
-        found, known = np.full(len(keys), np.nan), np.flatnonzero(is_known)
+        means, known = np.full(len(keys), np.nan), np.flatnonzero(is_known)
         known = known[self._seconds[at[known]] >= least_s]
-        found[known] = self._mean[at[known]]
-        return found
+        means[known] = self._mean[at[known]]
+        return means
 
     def learn(self, keys: Numbers, values: Numbers, covered_s: Numbers | int, least_s: float) -> None:
-        """Takes values of distinct keys in, each of which covers so long [s]; NaN is none.
+        """Updates the means of distinct keys by values that cover `covered_s` each [s]; NaN is ignored.
 
-        Until `least_s` was seen everything is taken in as it is.
+        Until `least_s` was seen outliers count in full, too.
         """
         has = ~np.isnan(values)
         at, is_known = (each[has] for each in self._find(keys))
@@ -71,7 +71,7 @@ class History:
         self._add(keys[~is_known], values[~is_known], new_s)
 
     def put(self, keys: Numbers, values: Numbers, at_s: float = 0.0) -> None:
-        """Replaces the values of distinct keys, which are of this time [s]; NaN is none."""
+        """Replaces the values of distinct keys by those of the time `at_s` [s]; NaN is ignored."""
         keys, values = keys[~np.isnan(values)], values[~np.isnan(values)]
         at, is_known = self._find(keys)
         self._mean[at[is_known]], self._seconds[at[is_known]] = values[is_known], at_s
@@ -103,19 +103,19 @@ class History:
         return self._found[1:]
 
     def rename(self, keys: Numbers) -> None:
-        """Gives each key another one; those below 0 are forgotten."""
+        """Replaces each key by a new one; those below 0 are forgotten."""
         self._found = None
         order = np.argsort(keys, kind="stable")
         order = order[keys[order] >= 0]
         self.keys, self._mean, self._seconds = keys[order], self._mean[order], self._seconds[order]
 
     def table(self) -> Table:
-        """To be kept."""
+        """The keys and their means, for storage."""
         return pa.table({"key": self.keys, "mean": self._mean, "seconds": self._seconds})
 
     @classmethod
     def of(cls, table: Table) -> "History":
-        """As it was kept."""
+        """Restores a history from what `table` returned."""
         return cls(*(table[name].to_numpy().copy() for name in ("key", "mean", "seconds")))
 
 
@@ -161,21 +161,21 @@ _OF_NAMES: Final = ("client", "group", "version")
 
 
 class Instances:
-    """What is known of each client instance, by its number in the registry; 0 is nothing, and -1 of other numbers.
+    """State of each client instance, by its number in the registry; unknown is 0, or -1 for a client, group or version.
 
     Attributes:
         first_us, last_us: receipt of its first push and its last one so far [us].
         terminated_us: receipt of its terminating push.
-        latest_us: receipt of its latest push of all, as CLIENTS knows it.
+        latest_us: receipt of its latest push of all, by CLIENTS.
         spare_us: end of its latest window in which its application had time to spare, while it was too young to judge.
-        client, group, version, dialect: its client id's number, its group's (-1 for none), that of its software, and
+        client, group, version, dialect: numbers of its client id, of its group (-1 for none) and of its software, and
             its library.
         says_when_it_ends: 1 for a kind of client that sends a terminating push when it is closed.
         may_say_nothing: 1 for a kind of client whose pushes are empty while it does nothing.
         has_latency: 1 once it sent a latency by broker.
         in_loop: 1 for a life of a crash loop.
-        interval_s: that it is waited for by [s]; see `base.presence`.
-        pushed_s: of its pushes in the latest window that has any [s].
+        interval_s: push interval to expect of it [s]; see `base.presence`.
+        pushed_s: push interval in the latest window with a push [s].
         judged_s, latency, waited, failed, commits, throughput, read, recent_throughput, recent_read: see
             `verdicts.families.deploys`.
     """
@@ -196,41 +196,41 @@ class Instances:
                 self.arrays[name] = np.append(each, np.full(more, -1 if name in _OF_NAMES else 0, each.dtype))
 
     def keep(self, stays: Numbers) -> None:
-        """Forgets the others; the rest is numbered anew."""
+        """Forgets instances for which `stays` is False, and renumbers the rest."""
         self.arrays = {name: each[stays] for name, each in self.arrays.items()}
 
     def table(self) -> Table:
-        """To be kept."""
+        """The state of all instances, for storage."""
         return pa.table(self.arrays)
 
 
 @dataclass(slots=True, kw_only=True)
 class Case:
-    """A verdict about a subject: one that may come to be, that is open, or that has ended.
+    """A verdict about a subject: suspected, open, or cleared.
 
     Attributes:
         code: the number of the subject in the registry.
         level_s: evidence for it, less that against it; see `verdicts.evidence` [s].
-        recent: by measure, of the last windows where these are short: end [us], length [s], figure and bound.
+        recent: by measure, the last windows if these are short: end [us], length [s], figure and bound.
         raised: by measure, the evidence that it gave [s].
         lift: of its latest window that was bad by a mean; 0 once one is good. See `verdicts.evidence.raise_by_mean`.
         held_s: evidence of the windows since, which counts once another one is bad [s].
-        bad_windows: so far.
+        bad_windows: number of them so far.
         first_bad_us, last_bad_us: beginning of the first bad window, end of the last [us].
         bound: of the figure in its last bad window.
-        adds_ms: what it added to each request then, where that is known [ms].
+        adds_ms: time that it added to each request then, where that is known [ms].
         good_us: beginning of the first good window since the last bad one.
-        judged_us: end of the window that it was judged in last.
+        judged_us: end of the last window in which it was judged.
         is_open: it has lasted long enough.
         opened_us: end of the window in which it had lasted long enough [us].
-        cleared_us: since when it is so no more.
-        is_hint: see `Finding.is_hint`; false for good once it was in a window.
-        judged_by: of SOURCES, those by which it was so in its last bad window.
-        about: subjects that it concerns, by their kinds: what it may be the cause of.
+        cleared_us: beginning of the good windows that cleared it.
+        is_hint: see `Finding.is_hint`; False from the first window on in which it was not a hint.
+        judged_by: SOURCES by which it was bad in its last bad window.
+        about: subjects that it concerns, by kind, whose cases it may explain.
         alike: for each broker of its clients the largest part of those as exposed to it that showed the same in one
             window; 1 where this subject is more exposed than they are. Brokers without others as exposed are left out.
-        of: see `Finding.of`; of other findings the number of the instance that was worst in its last bad window.
-        waits_until_us: when that instance has pushed again, if it goes on [us].
+        of: see `Finding.of`; without one, the number of the instance that was worst in its last bad window.
+        waits_until_us: time by which that instance pushes again if it still runs [us].
     """
 
     verdict: str
@@ -276,16 +276,16 @@ _TIMES: Final = ("judged_from_us", "judged_to_us", "window_s")
 
 @dataclass(slots=True, kw_only=True)
 class Memory:
-    """What is remembered; of the same windows always the same.
+    """State of the judge between windows; the same after the same windows.
 
     Attributes:
         registry: names of subjects.
         histories: by name.
-        instances: when each was seen.
+        instances: state of each.
         cases: those that are not cleared, by their verdict and the number of their subject.
         cleared: those that are.
-        facts: small things that verdicts remember, by the verdict's id; what JSON has.
-        sent: for `<library> <column>` the end of the last window that it was sent in.
+        facts: small values that verdicts remember, by the verdict's id; of JSON's types.
+        sent: end of the last window in which `<library> <column>` was sent [us].
         left_out: by verdict and reason, the numbers of subjects that were not judged in its last window though their
             figures are known.
         judged_from_us, judged_to_us: begin of the first window, end of the last.
@@ -305,28 +305,28 @@ class Memory:
     window_s: int = 0
 
     def history(self, name: str) -> History:
-        """One of them, which is made if need be."""
+        """The history of this name, created at its first use."""
         return self.histories.setdefault(name, History.empty())
 
     def all_cases(self) -> list[Case]:
-        """Those that are verdicts: open ones and cleared ones."""
+        """Cases that are verdicts: the open and the cleared ones."""
         return [case for case in (*self.present_cases(), *self.cleared) if case.is_open]
 
     def present_cases(self) -> list[Case]:
-        """Those that are not cleared, and may not be open yet."""
+        """Cases that are not cleared; they need not be open yet."""
         return [case for cases in self.cases.values() for case in cases.values()]
 
     def codes(self, verdict: str) -> Numbers:
-        """The numbers of its subjects that have a case."""
+        """Numbers of the verdict's subjects that have a case."""
         cases = self.cases.get(verdict, {})
         return np.fromiter(cases, np.int64, len(cases))
 
     def is_another_day(self, end_us: int) -> bool:
-        """True if a window that ends then begins a day (UTC): after it `forget` is due."""
+        """True if a window that ends at `end_us` is the first of a day (UTC): after it `forget` is due."""
         return end_us // DAY_US != self.judged_to_us // DAY_US
 
     def forget(self) -> None:
-        """Drops what was not seen for long, so that clients with a new id at each start do not add up."""
+        """Drops subjects that were not seen for long, so that clients with a new id at each start do not accumulate."""
         now_us, names, known = self.judged_to_us, self.registry, self.instances
         known.grow(len(names.instances))
         cases = self.present_cases()
@@ -389,7 +389,7 @@ class Memory:
             self.cases[verdict] = {case.code: case for case in cases.values()}
 
     def parts(self) -> dict[str, bytes]:
-        """To be kept: by the name of each part."""
+        """The memory as parts with names, for storage."""
         rest = {
             "cases": [_plain(case) for case in self.present_cases()],
             "cleared": [_plain(case) for case in self.cleared],
@@ -398,13 +398,13 @@ class Memory:
             "left_out": self.left_out,
             **{name: getattr(self, name) for name in _TIMES},
         }
-        found = {"rest": json.dumps(rest).encode(), "instances": _bytes(self.instances.table())}
-        found |= {f"names {each.name}": _bytes(getattr(self.registry, each.name).table()) for each in fields(Registry)}
-        return found | {f"history {name}": _bytes(history.table()) for name, history in self.histories.items()}
+        parts = {"rest": json.dumps(rest).encode(), "instances": _bytes(self.instances.table())}
+        parts |= {f"names {each.name}": _bytes(getattr(self.registry, each.name).table()) for each in fields(Registry)}
+        return parts | {f"history {name}": _bytes(history.table()) for name, history in self.histories.items()}
 
     @classmethod
     def of(cls, parts: Mapping[str, bytes]) -> "Memory":
-        """As it was kept."""
+        """Restores a memory from what `parts` returned."""
         rest = json.loads(parts["rest"])
         cases: dict[str, dict[int, Case]] = {}
         for case in (Case(**case) for case in rest["cases"]):

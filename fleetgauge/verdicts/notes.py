@@ -1,5 +1,5 @@
-"""What the judge notes of a window before it judges it: when each client was seen, and how it ended; trends of groups;
-what gateways have seen of clients.
+"""Notes of the judge on a window before the verdicts: first, last and terminating pushes of clients, trends of groups,
+and the requests that gateways saw from clients.
 """
 
 from collections.abc import Collection, Iterator
@@ -19,17 +19,17 @@ CLIENT_COLUMNS: Final = (
     "cluster_id", "principal", "client_instance_id", "dialect", "role", "group_id", "first_seen", "last_seen",
     "terminated",
 )  # fmt: skip
-"""The columns of CLIENTS that are read of all clients."""
+"""Columns of CLIENTS that are read for every client."""
 
 EXPECTED_INTERVAL: Final = "expected_interval_ms"
-"""Beside them, where there is more to know than pushes say: the interval that a client is waited for by [ms]."""
+"""Optional further column: the push interval to expect of a client [ms], where more is known than its pushes show."""
 
 _BEFORE_US: Final = 86_400_000_000
-"""Clients that were seen last so long before what is judged are not looked at [us]."""
+"""Clients last seen longer than this before the judged time are ignored [us]."""
 
 
 def client_columns(rules: Rules) -> tuple[str, ...]:
-    """The columns of CLIENTS that are read: those, and what own rules name."""
+    """Columns of CLIENTS to read: CLIENT_COLUMNS, and those that own rules name."""
     return tuple(sorted({*CLIENT_COLUMNS, *(name for rule in rules.own for name in rule.names)}))
 
 
@@ -37,7 +37,7 @@ _OF_CONSUMERS: Final = ("consumer", "share-consumer")
 
 
 def note_clients(clients: Table, memory: Memory) -> None:
-    """Takes in when instances came, and whether they ended with a terminating push."""
+    """Notes the first and the latest push of each instance, and its terminating push."""
     after = pa.scalar(memory.judged_to_us - _BEFORE_US, pa.int64())
     clients = clients.filter(pc.greater_equal(clients["last_seen"].cast(pa.int64()), after)).combine_chunks()
     if not clients.num_rows:
@@ -57,7 +57,7 @@ def note_clients(clients: Table, memory: Memory) -> None:
     of_consumer = place_in(column["role"], _OF_CONSUMERS) >= 0
     in_group = is_valid(column["group_id"])
     is_java = as_numpy(pc.equal(column["dialect"], "java"), False)
-    # Java's producers and admin clients end without a terminating push: its absence says nothing of them.
+    # Java's producers and admin clients end without a terminating push: for them its absence proves nothing.
     instances["says_when_it_ends"][code] = ~is_java | of_consumer | in_group
     # franz-go leaves zeros out; a consumer's fetches are never 0, since they go on without data.
     is_franz_go = as_numpy(pc.equal(column["dialect"], "franz-go"), False)
@@ -65,11 +65,11 @@ def note_clients(clients: Table, memory: Memory) -> None:
 
 
 def note_window(window: Window, memory: Memory) -> None:
-    """Takes in when instances pushed last."""
+    """Notes the last push of each instance, with its client id, group, version, library and push interval."""
     instances = memory.instances
     instances.grow(len(memory.registry.instances))
     end_us = window.begin_us if len(window) else window.end_us
-    if memory.judged_to_us and end_us > memory.judged_to_us:  # nothing was received at all: nobody was silent
+    if memory.judged_to_us and end_us > memory.judged_to_us:  # no push at all arrived: no client was silent
         instances["last_us"][instances["last_us"] > 0] += end_us - memory.judged_to_us
     code, seen = window.instance, window.rows.micros("seen_at")
     np.maximum.at(instances["last_us"], code, seen)
@@ -87,7 +87,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def note_groups(window: Window, memory: Memory) -> Table:
-    """Notes since when each group's trend is what it is; SCHEMA of the window's groups."""
+    """Notes the beginning of each group's present trend; returns SCHEMA, one row per group of the window."""
     groups = window.offsets
     known: dict[str, list[Any]] = memory.facts.setdefault("group-offsets", {})
     if groups is None:
@@ -148,7 +148,7 @@ _SEEN_WITHIN_US: Final = 3_600_000_000
 
 
 def note_traffic(window: Window, memory: Memory) -> None:
-    """Notes which clients a gateway saw, and what of them, for coverage."""
+    """Notes the clients that a gateway saw, and the kinds of their requests, for coverage."""
     if window.traffic is None:
         return
     known: dict[str, list[int]] = memory.facts.setdefault("gateway", {})
@@ -160,18 +160,20 @@ def note_traffic(window: Window, memory: Memory) -> None:
 
 
 def seen_clients(memory: Memory) -> dict[tuple[str, str], frozenset[str]]:
-    """Cluster and id of the clients that a gateway saw in the last windows, and what of KINDS."""
+    """Kinds of requests that a gateway saw in the last hour, by cluster and client id; see KINDS."""
     known: dict[str, list[int]] = memory.facts.get("gateway", {})
-    found = {}
+    seen = {}
     for name, (kinds, seen_us) in known.items():
         cluster, client = name.split("\x1f", 1)
         if kinds and seen_us > memory.judged_to_us - _SEEN_WITHIN_US:
-            found[cluster, client] = frozenset(each for bit, each in enumerate(KINDS) if kinds >> bit & 1)
-    return found
+            seen[cluster, client] = frozenset(each for bit, each in enumerate(KINDS) if kinds >> bit & 1)
+    return seen
 
 
 def traffic_facts(memory: Memory, clients: Collection[tuple[str, str]]) -> dict[str, dict[str, Any]]:
-    """What a memory of these clients has for `seen_clients`: cluster and id of each; nothing of none."""
+    """Facts for the memory of another judge of these clients (cluster and id of each), so that it has `seen_clients`;
+    empty if a gateway saw none of them.
+    """
     seen = seen_clients(memory).keys() & clients
     known = memory.facts.get("gateway", {})
     return {"gateway": {"\x1f".join(name): known["\x1f".join(name)] for name in seen}} if seen else {}

@@ -11,7 +11,7 @@ from fleetgauge.verdicts.window import Groups, Window, numbered
 
 @dataclass(frozen=True, slots=True)
 class Paths:
-    """The paths that links are of: what follows from who they are, whatever their latency.
+    """The paths of links, in terms of clients and brokers, whatever their latencies.
 
     Attributes:
         by_path: the links by their paths.
@@ -35,7 +35,7 @@ class Paths:
 
 
 def paths_of(window: Window) -> Paths:
-    """The paths of a window's links, found once."""
+    """The paths of a window's links, computed once."""
     return window.once("paths", lambda: _paths(window))
 
 

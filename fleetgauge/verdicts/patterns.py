@@ -1,4 +1,4 @@
-"""Regular expressions (RE2, as pyarrow has it) that have to match the whole of a text."""
+"""Regular expressions (RE2, by pyarrow) that have to match a whole text."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from fleetgauge.verdicts.errors import RulesError
 
 
 def check_pattern(key: str, pattern: Any) -> None:
-    """Raises RulesError where that is no regular expression."""
+    """Raises RulesError if `pattern` is not a regular expression."""
     try:
         if isinstance(pattern, str) and matches(pa.array([""]), pattern) is not None:
             return
@@ -17,7 +17,7 @@ def check_pattern(key: str, pattern: Any) -> None:
 
 
 def check_patterns(key: str, patterns: Any) -> None:
-    """Raises RulesError where that is no list of regular expressions."""
+    """Raises RulesError if `patterns` is not a list of regular expressions."""
     if not isinstance(patterns, list):
         raise RulesError(f"{key} is {patterns!r}: give a list of regular expressions")
     for pattern in patterns:
@@ -25,7 +25,7 @@ def check_patterns(key: str, patterns: Any) -> None:
 
 
 def matches(texts: Array, pattern: str) -> Numbers:
-    """True for each text that it matches; null matches nothing.
+    """True for each text that `pattern` matches; False for null.
 
     >>> matches(pa.array(["billing-1", "billing", None]), "billing-.*").tolist()
     [True, False, False]

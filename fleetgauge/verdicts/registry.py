@@ -1,4 +1,4 @@
-"""What windows are numbered by: clients, groups, versions and instances keep their numbers from window to window."""
+"""Numbers of clients, groups, nodes, versions and instances, which stay the same from window to window."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -26,22 +26,22 @@ class Span(Protocol):
 
 
 PATHS: Final = 2**20
-"""The number of a path is that of its client times this, and that of its node."""
+"""The number of a path is client * PATHS + node."""
 
 
 KINDS: Final = 8
-"""Roles and libraries: the history of a latency is of (client * KINDS + kind) * PATHS + node."""
+"""Combinations of role and library: the history of a latency has the key (client * KINDS + kind) * PATHS + node."""
 
 
 SEPARATOR: Final = "\x1f"
 
 
 def _joined(columns: Sequence[Array]) -> Array:
-    """The texts of columns side by side, one per row; null is ''."""
+    """Texts of each row, joined by SEPARATOR; null is ''."""
     texts = pc.binary_join_element_wise(*(column.fill_null("") for column in columns), SEPARATOR)
     separators = np.count_nonzero(np.frombuffer(texts.buffers()[2] or b"", np.uint8) == ord(SEPARATOR))
     if separators != len(texts) * (len(columns) - 1):
-        # A client may call itself anything, and what separates texts here is no part of one.
+        # A client id is free text: a separator in it is replaced.
         plain = (
             pc.replace_substring(column.fill_null(""), SEPARATOR, "\N{REPLACEMENT CHARACTER}") for column in columns
         )
@@ -50,7 +50,7 @@ def _joined(columns: Sequence[Array]) -> Array:
 
 
 def _numbered_after(known: Array, texts: Array) -> tuple[Array, Numbers]:
-    """Distinct texts with further ones behind them, and the place of each of the further ones among them."""
+    """`known` with the new ones of `texts` appended, and the place of each of `texts` in it."""
     if not len(texts):
         return known, np.zeros(0, np.int64)
     encoded = pa.chunked_array([known, texts]).dictionary_encode().chunks[-1]
@@ -58,11 +58,11 @@ def _numbered_after(known: Array, texts: Array) -> tuple[Array, Numbers]:
 
 
 class Names:
-    """Numbers for texts that last over windows.
+    """Numbers for texts, the same in every window.
 
     Args:
-        texts: of the numbers from 0 on.
-        seen_us: when each was asked for last [us].
+        texts: in the order of their numbers, from 0 on.
+        seen_us: time at which each was last seen [us].
     """
 
     def __init__(self, texts: Array | None = None, seen_us: Numbers | None = None) -> None:
@@ -70,11 +70,11 @@ class Names:
         self.seen_us: Numbers = np.zeros(len(self._texts), np.int64) if seen_us is None else seen_us
 
     def codes(self, *columns: Array, at_us: int = 0) -> Numbers:
-        """For each row the number of its texts, which are seen at this time; null is ''."""
+        """Number of each row's texts, noted as seen at `at_us`; null is ''."""
         return self.seen(*columns, at_us=at_us)[0]
 
     def seen(self, *columns: Array, at_us: int) -> tuple[Numbers, Numbers]:
-        """The same, and when each was seen before [us]; 0 for those that were not."""
+        """The same, and the time at which each was seen before [us]; 0 for new texts."""
         self._texts, codes = _numbered_after(self._texts, _joined(columns))
         if len(self._texts) > len(self.seen_us):
             self.seen_us = np.append(self.seen_us, np.zeros(len(self._texts) - len(self.seen_us), np.int64))
@@ -83,7 +83,7 @@ class Names:
         return codes, before_us
 
     def find(self, *columns: Array) -> Numbers:
-        """For each row the number of its texts; -1 of those that were not asked for before."""
+        """Number of each row's texts; -1 for unknown ones."""
         return places_in(self._texts, _joined([one(column) for column in columns]))
 
     def __len__(self) -> int:
@@ -94,17 +94,17 @@ class Names:
         return str(self._texts[code]).split(SEPARATOR)
 
     def keep(self, stays: Numbers) -> Numbers:
-        """Forgets the other texts; returns for each number the new one, or -1."""
+        """Forgets texts for which `stays` is False; returns the new number for each old one, or -1."""
         self._texts, self.seen_us = self._texts.filter(pa.array(stays)), self.seen_us[stays]
         return np.where(stays, np.cumsum(stays) - 1, -1)
 
     def table(self) -> Table:
-        """To be kept."""
+        """The texts and their times, for storage."""
         return pa.table({"text": self._texts, "seen_us": self.seen_us})
 
     @classmethod
     def of(cls, table: Table) -> "Names":
-        """As it was kept."""
+        """Restores the names from what `table` returned."""
         return cls(table["text"].combine_chunks(), table["seen_us"].to_numpy().copy())
 
 
@@ -119,17 +119,17 @@ class Registry:
     versions: Names = field(default_factory=Names)
 
     def identity(self, kind: str, code: int) -> dict[str, Any]:
-        """The cluster and the name of a subject, and which client, group or node it is."""
+        """Cluster and name of a subject, and its client id, group id, node id or principal."""
         if kind == "path":
             (cluster, client), node = self.clients.parts(code // PATHS), self.nodes.parts(code % PATHS)[1]
             return {"cluster_id": cluster, "subject": f"{client}@{node}", "client_id": client, "node_id": int(node)}
         cluster, *names = getattr(self, f"{kind}s").parts(code)
-        found = {"cluster_id": cluster, "subject": names[-1]}
+        identity = {"cluster_id": cluster, "subject": names[-1]}
         match kind:
             case "client" | "group":
-                return found | {f"{kind}_id": names[0]}
+                return identity | {f"{kind}_id": names[0]}
             case "node":
-                return found | {"node_id": int(names[0])}
+                return identity | {"node_id": int(names[0])}
             case "version":
-                return found | {"subject": "/".join(names)}
-        return found | {"principal": names[0]}
+                return identity | {"subject": "/".join(names)}
+        return identity | {"principal": names[0]}

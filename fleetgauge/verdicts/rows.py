@@ -1,4 +1,4 @@
-"""The table `verdicts`: a memory's cases as ranked rows, with causes named and consequences behind them."""
+"""The table `verdicts`: a memory's cases as ranked rows; a consequence names its cause and ranks behind it."""
 
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta
@@ -42,18 +42,18 @@ SCHEMA: Final = pa.schema(
         ("judged_by", pa.list_(pa.string())),
     ]
 )
-"""One row per verdict about a subject that lasts or has ended; the columns of the contract."""
+"""One row per verdict and subject, open or cleared; the columns of the contract."""
 
 _OF_SEVERITY: Final = {"critical": 60.0, "warning": 35.0, "info": 10.0}
 _MOST_OF_EXCESS: Final = 20.0
 _MOST_OF_EXTENT: Final = 20.0
 _CLEARED: Final = 0.5
 _BEHIND: Final = 0.9
-"""Of its cause's score, what a consequence has at most."""
+"""Largest score of a consequence, as a share of its cause's."""
 
 
 def ranked(memory: Memory, rules: Rules) -> Table:
-    """SCHEMA, best rank first: a cause before what it explains."""
+    """SCHEMA, highest score first: a cause comes before its consequences."""
     by_id = {verdict.id: verdict for verdict in verdicts_of(rules)}
     cases = memory.all_cases()
     possible = Causes(cases)
@@ -73,7 +73,7 @@ def ranked(memory: Memory, rules: Rules) -> Table:
 
 
 def reference(case: Case) -> str:
-    """What `caused_by` names a case by."""
+    """Name of a case in `caused_by`."""
     return f"{case.verdict}:{case.subject_kind}:{case.subject}"
 
 
@@ -90,12 +90,12 @@ def _severity(case: Case, rules: Rules) -> str:
 
 
 def _confidence(case: Case, rules: Rules) -> float:
-    """Comes near `certainty` with each bad window."""
+    """Share of `certainty`: 0.5, 0.75, 0.875, ... of it after 1, 2, 3, ... bad windows."""
     return case.certainty * (1 - 0.5 ** max(case.bad_windows, 1))
 
 
 _OF_CASE: Final = [each.name for each in fields(Case) if each.name in SCHEMA.names]
-"""The columns that a case has as they are."""
+"""Columns that are copied from a case."""
 
 
 def _row(case: Case, verdict: Verdict, cause: Case | None, score: float, rules: Rules) -> dict[str, Any]:

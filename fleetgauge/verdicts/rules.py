@@ -1,4 +1,4 @@
-"""The figures of every verdict: defaults in `rules.toml`, and what an operator's own file changes of them."""
+"""The figures of every verdict: defaults in `rules.toml`, and the changes in an operator's own file."""
 
 import difflib
 import hashlib
@@ -21,7 +21,7 @@ _MAX_FILE_BYTES: Final = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """The figures of one verdict by name; `of` has those of another one."""
+    """The figures of one verdict, by name; `of` has those of the other verdicts."""
 
     values: Mapping[str, Any]
     of: "Rules"
@@ -34,14 +34,14 @@ class Figures:
         return tuple(self.values[name])
 
     def table(self, name: str) -> Mapping[str, float]:
-        """A figure that is a table by name: of a client id, for instance."""
+        """A figure that is a table by name, such as by client id."""
         return dict(self.values[name])
 
     def history_s(self, window_s: int) -> float:
-        """How long something must have been seen before it is judged by it [s].
+        """Length of a history from which on subjects are judged by it [s].
 
-        `history_windows` are of five minutes, or of half of `for_s` if that is less, however long those that are judged
-        are, unless these are longer.
+        Each of `history_windows` counts for 300 s, or half of `for_s` if that is less, or a judged window if that is
+        longer: 3 of them with a `for_s` of 600 are 900 s in windows of 60 s, and 1800 s in windows of 600 s.
         """
         return self["history_windows"] * max(window_s, min(300.0, self["for_s"] / 2))
 
@@ -52,7 +52,7 @@ class Figures:
 
     @property
     def hint_severity(self) -> str:
-        """The same of a hint; see `verdicts.declare.Finding`."""
+        """Severity of a hint; see `verdicts.declare.Finding`."""
         return str(self.values.get("hint_severity", self.severity))
 
     def is_on(self, name: str) -> bool:
@@ -61,13 +61,13 @@ class Figures:
 
     @property
     def is_enabled(self) -> bool:
-        """False where an operator does not want the verdict."""
+        """False if an operator switched the verdict off."""
         return bool(self.values["enabled"])
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The figures of all verdicts, and an operator's own rules, each of which is a verdict more.
+    """The figures of all verdicts, and an operator's own rules, each of which is a verdict of its own.
 
     Attributes:
         values: by the id of the verdict.
@@ -82,12 +82,12 @@ class Rules:
 
     @property
     def metric_names(self) -> frozenset[str]:
-        """Of the metrics that own rules read."""
+        """Names of the metrics that own rules read."""
         return frozenset(name for rule in self.own for name in rule.metrics)
 
     @property
     def digest(self) -> str:
-        """The same for the same rules: what was judged by others is judged again."""
+        """Digest of the rules: windows that were judged by other rules are judged again."""
         every = [self.values, [dict(rule.given) for rule in self.own]]
         return hashlib.sha256(json.dumps(every, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -101,7 +101,7 @@ def load_rules(path: Path | None) -> Rules:
     """The defaults, changed by a file if there is one.
 
     Raises:
-        RulesError: it cannot be read, or has a verdict, key or figure that is none.
+        RulesError: it cannot be read, or has an unknown verdict or figure, or a wrong value.
     """
     if path is None:
         return default_rules()
@@ -123,7 +123,7 @@ def parse_rules(text: str, name: str = "rules", *, of_any_release: bool = False)
     Args:
         text: TOML.
         name: for errors.
-        of_any_release: verdicts and figures that are none here are another release's, and left out.
+        of_any_release: True ignores unknown verdicts and figures, which are those of another release.
 
     >>> parse_rules("[slow-node]\nfactor = 3")["slow-node"]["factor"]
     3.0
@@ -150,7 +150,7 @@ def parse_rules(text: str, name: str = "rules", *, of_any_release: bool = False)
                 "named [rules.NAME]"
             )
         if not isinstance(figures, dict):
-            raise RulesError(f"{name}: {verdict} is no table of figures: write [{verdict}]")
+            raise RulesError(f"{name}: {verdict} is not a table of figures: write [{verdict}]")
         for key, value in figures.items():
             if key not in values[verdict]:
                 if of_any_release:
@@ -163,7 +163,7 @@ def parse_rules(text: str, name: str = "rules", *, of_any_release: bool = False)
 
 
 def as_toml(rules: Rules) -> str:
-    """A rule file that says all of them."""
+    """A rule file with every figure and own rule."""
     lines: list[str] = []
     own = {rule.name: rule.given for rule in rules.own}
     tables = {name: figures for name, figures in rules.values.items() if name not in own}
@@ -180,7 +180,7 @@ def _toml(value: Any) -> str:
 
 
 def _json(value: Any) -> str:
-    """As TOML takes it, too: it has no surrogates, and no DEL as it is."""
+    """JSON that is also TOML, which has no surrogates and no bare DEL."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
@@ -203,5 +203,5 @@ def _checked(where: str, value: Any, default: Any, most: float = math.inf) -> An
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:
-    found = difflib.get_close_matches(name[:100], list(known), n=1)
-    return f": did you mean {found[0]!r}?" if found else f": there are {', '.join(known)}"
+    close = difflib.get_close_matches(name[:100], list(known), n=1)
+    return f": did you mean {close[0]!r}?" if close else f": there are {', '.join(known)}"

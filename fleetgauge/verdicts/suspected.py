@@ -1,4 +1,4 @@
-"""What comes before a verdict: cases that have not lasted long enough, and from when on the first verdicts can come."""
+"""Suspected cases, which have not lasted long enough for a verdict, and the time of the first possible verdicts."""
 
 from typing import Any, Final
 
@@ -7,21 +7,21 @@ from fleetgauge.verdicts.memory import Case, Memory
 from fleetgauge.verdicts.rules import Rules
 
 _LEAST: Final = 0.1
-"""Of the time that it takes, from which on a case is told of: less is in every healthy fleet."""
+"""Share of `for_s` from which on a case is listed: shorter ones occur in every healthy fleet."""
 
 
 def suspected(memory: Memory, rules: Rules) -> list[dict[str, Any]]:
-    """Cases that are not open yet, those nearest to it first.
+    """Cases that are not open yet, the nearest to opening first.
 
-    A row has the subject as a verdict has it (`verdict`, `subject_kind`, `subject`, `cluster_id`, `principal`,
-    `client_id`, `group_id`, `node_id`), and
+    A row has the subject, as in the table of verdicts (`verdict`, `subject_kind`, `subject`, `cluster_id`,
+    `principal`, `client_id`, `group_id`, `node_id`), and
 
     - `since_us`: the beginning of its first bad window [us since the epoch];
-    - `lasted_s`, `for_s`: how much of the time that it takes it has lasted [s];
-    - `opens_us`: when it opens if it goes on [us].
+    - `lasted_s`, `for_s`: how long it has lasted, and the time that it takes [s];
+    - `opens_us`: the time at which it opens if it lasts [us].
     """
-    found = [_row(case, memory, rules) for case in memory.present_cases() if _is_suspected(case, rules)]
-    return sorted(found, key=lambda row: (-row["lasted_s"] / row["for_s"], row["verdict"], row["subject"]))
+    rows = [_row(case, memory, rules) for case in memory.present_cases() if _is_suspected(case, rules)]
+    return sorted(rows, key=lambda row: (-row["lasted_s"] / row["for_s"], row["verdict"], row["subject"]))
 
 
 def _is_suspected(case: Case, rules: Rules) -> bool:
@@ -42,7 +42,7 @@ def _row(case: Case, memory: Memory, rules: Rules) -> dict[str, Any]:
 
 
 def first_verdicts_us(memory: Memory, rules: Rules) -> int | None:
-    """From when on the first verdicts can come [us]; None once they can."""
+    """Time from which on verdicts are possible [us]; None once it is reached."""
     lasting = [for_s for each in VERDICTS if rules[each.id].is_enabled and (for_s := rules[each.id]["for_s"])]
     if not memory.judged_to_us or not lasting:
         return None

@@ -1,4 +1,4 @@
-"""Rules of an operator's own: bounds of any metric of any client, in the same file as the figures of the verdicts."""
+"""Rules of an operator's own: bounds for any metric of any client, in the same file as the figures of the verdicts."""
 
 import difflib
 import math
@@ -20,12 +20,12 @@ IDENTITY: Final = (
     "client_source_address", "client_source_port", "cluster_id", "client_rack", "group_id", "group_instance_id",
     "group_member_id", "transactional_id", "role",
 )  # fmt: skip
-"""What `match` may name: what is known of a client, under the names of the table `clients`."""
+"""Columns of the table `clients` that `match` may name."""
 
 PLACEHOLDERS: Final = frozenset(
     (*IDENTITY, "rule", "severity", "metric_name", "value", "threshold", "node_id", "topic")
 )
-"""What `text` may name in braces."""
+"""Names that `text` may have in braces."""
 
 _MAX_METRICS: Final = 20
 _MAX_COMPARED: Final = 200
@@ -40,9 +40,9 @@ class Limit:
 
     Attributes:
         metrics: full names; of several values in one push, of nodes or topics, the one furthest beyond counts.
-        bound: that the value has to exceed, or to fall short of.
-        is_upper: exceed.
-        for_us: how long it has to be beyond, as long as pushes come [us]; 0 is at once.
+        bound: the limit; a value equal to it is within.
+        is_upper: True if larger values are beyond it, False if smaller ones are.
+        for_us: time for which the values of successive pushes have to be beyond [us]; 0 is at once.
     """
 
     metrics: tuple[str, ...]
@@ -73,11 +73,11 @@ class UserRule:
 
     Attributes:
         name: of its table in the file.
-        condition: what has to hold.
-        match: patterns by what they match; each has to match the whole of the client's value, all of them.
+        condition: under which the verdict is given.
+        match: patterns by column of `clients`; each has to match the client's whole value.
         severity: one of SEVERITIES.
-        text: what the verdict says, with placeholders; None says what the condition is.
-        given: as the file has it.
+        text: sentence of the verdict, with placeholders; None is one made from the condition.
+        given: its table in the file.
     """
 
     name: str
@@ -99,11 +99,11 @@ class UserRule:
 
     @property
     def names(self) -> set[str]:
-        """The columns of clients that it is matched by or that its text has."""
+        """Columns of `clients` that `match` or `text` names."""
         return {*self.match, *re.findall(r"\{(\w+)\}", self.text or "")} & set(IDENTITY) | {"client_id"}
 
 
-def parse_user_rules(found: Any, where: str) -> tuple[UserRule, ...]:
+def parse_user_rules(tables: Any, where: str) -> tuple[UserRule, ...]:
     """The tables `[rules.NAME]` of a rule file, in its order.
 
     >>> rule, = parse_user_rules({"slow": {"custom_metric": "a.max", "above": 5000, "for": "180s"}}, "rules.toml")
@@ -113,15 +113,15 @@ def parse_user_rules(found: Any, where: str) -> tuple[UserRule, ...]:
     Raises:
         RulesError: names key and value, and what is allowed.
     """
-    if not isinstance(found, dict) or len(found) > MAX_RULES:
-        raise RulesError(f"{where}: rules is no table of {MAX_RULES} rules at most: give tables named [rules.NAME]")
-    return tuple(_rule(where, name, table) for name, table in found.items())
+    if not isinstance(tables, dict) or len(tables) > MAX_RULES:
+        raise RulesError(f"{where}: rules is not a table of at most {MAX_RULES} rules: give tables named [rules.NAME]")
+    return tuple(_rule(where, name, table) for name, table in tables.items())
 
 
 def _rule(where: str, name: str, table: Any) -> UserRule:
     key = f"{where}: rules.{name}"
     if not isinstance(table, dict) or _NAME.fullmatch(name) is None:
-        raise RulesError(f"{key} is no rule: give a table named by letters, digits, dots, - and _ (100 at most)")
+        raise RulesError(f"{key} is not a rule: give a table named by letters, digits, dots, - and _ (100 at most)")
     if gone := sorted(table.keys() & {"silent_intervals", "stays"}):
         raise RulesError(
             f"{key}.{gone[0]} is not known: silence is the verdict silent, with the figures [silent] intervals = 3 "
@@ -170,7 +170,7 @@ def _wrong(key: str, value: Any, allowed: str) -> RulesError:
 
 
 def is_number(value: Any) -> bool:
-    """True for a finite one that a float holds."""
+    """True for a finite number that a float can hold."""
     try:
         return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     except OverflowError:
@@ -184,17 +184,17 @@ def _number(key: str, value: Any) -> float:
 
 
 def _duration(key: str, value: Any) -> int:
-    found = parse_duration_us(value) if isinstance(value, str) else None
-    if found is None:
+    duration_us = parse_duration_us(value) if isinstance(value, str) else None
+    if duration_us is None:
         raise _wrong(key, value, 'a duration up to 30d, such as "180s", "5m" or "1h"')
-    return found
+    return duration_us
 
 
 def _window(key: str, value: Any) -> int:
-    found = _duration(key, value)
-    if not found:
+    duration_us = _duration(key, value)
+    if not duration_us:
         raise _wrong(key, value, 'a duration above zero, such as "10m"')
-    return found
+    return duration_us
 
 
 def _metrics(key: str, value: Any) -> tuple[str, ...]:
@@ -209,7 +209,7 @@ def _metrics(key: str, value: Any) -> tuple[str, ...]:
 
 
 def _known_metrics(key: str, value: Any) -> tuple[str, ...]:
-    """A slip of the pen would watch a metric that never comes, without a word."""
+    """Names of metrics that known clients send: with a misspelt one the rule would never match, unnoticed."""
     names = _metrics(key, value)
     for name in names:
         if name not in _metric_names():
@@ -228,7 +228,7 @@ def _metric_names() -> frozenset[str]:
 
 
 def _nearest(name: str) -> list[str]:
-    """Up to three known names, the nearest first; also of one written as Kafka's own tools have it (JMX).
+    """Up to three known names, the nearest first; also for a name as Kafka's own tools write it (JMX).
 
     >>> _nearest("consumer-fetch-manager-metrics.records-lag-max")[0]
     'org.apache.kafka.consumer.fetch.manager.records.lag.max'

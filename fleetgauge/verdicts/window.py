@@ -1,4 +1,4 @@
-"""Wide rows as the verdicts read them: numbers by column, and which client, group, node and instance each row is of."""
+"""Windows of wide rows: numbers by column, and the client, group, node and instance of each row."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -40,20 +40,20 @@ MEASURES: Final = (
 )  # fmt: skip
 _NUMBERS: Final = ("push_interval_ms", "pushes")
 _READ_LATER: Final = ("client_id", "principal", "seen_at")
-LONGEST_COVERED_S: Final = 300
-"""What a push counts for at most, however long the one before it is ago [s]: as much as a window of five minutes."""
 """The columns of clients that verdicts read beside numbers."""
+LONGEST_COVERED_S: Final = 300
+"""Longest time that a push covers, however long ago the one before it was [s]: a window of five minutes."""
 COLUMNS: Final = (*_KEYS, *MEASURES)
 """The columns that the judge reads: one merged wide row per (instance, window) and per (instance, role, node, window).
 Averages and growth are in their unit; null where nothing is known."""
 
 
 class Rows:
-    """Some rows of a table: numbers by column, taken out when they are asked for.
+    """Some rows of a table: numbers by column, read at their first use.
 
     Args:
         table: in one piece.
-        at: which rows, by their places in the table.
+        at: places of the rows in the table.
     """
 
     def __init__(self, table: Table, at: Numbers) -> None:
@@ -79,21 +79,21 @@ class Rows:
         return self._columns[name]
 
     def number(self, name: str) -> Numbers:
-        """Numbers; NaN for null and for what is not finite, or below 0 where that means nothing."""
+        """Numbers; NaN for null, for infinity, and for values below 0, but for clock skews."""
         if name not in self._numbers:
-            found = numbers_at(self.whole(name), self.at)
-            is_wrong = np.isinf(found)
+            numbers = numbers_at(self.whole(name), self.at)
+            is_wrong = np.isinf(numbers)
             if not name.startswith("clock_skew"):
-                is_wrong |= found < 0
-            found[is_wrong] = np.nan
-            self._numbers[name] = found
+                is_wrong |= numbers < 0
+            numbers[is_wrong] = np.nan
+            self._numbers[name] = numbers
         return self._numbers[name]
 
     def detach(self) -> None:
-        """Takes out what the verdicts read, so that the table, which may have many other rows, is not kept."""
+        """Reads the columns that verdicts use, and drops the table, which may have many other rows."""
         for name in (*_NUMBERS, *MEASURES):
             self.number(name)
-        # A slice would keep what it is of.
+        # A slice would keep the whole table.
         copied = {name: self.column(name) for name in _READ_LATER}
         if self._is_slice:
             copied = {name: column.take(pa.array(np.arange(len(column)))) for name, column in copied.items()}
@@ -106,7 +106,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Subjects:
-    """Who is judged: their numbers in the registry, and for each row of clients the place of its subject, or -1."""
+    """Subjects of a verdict: their numbers in the registry, and for each row of clients its subject's place, or -1."""
 
     kind: str
     codes: Numbers
@@ -117,33 +117,33 @@ class Subjects:
 
     @classmethod
     def by(cls, kind: str, codes: Numbers) -> "Subjects":
-        """Of the code of each row; -1 is no subject."""
+        """Subjects by the code of each row; -1 is no subject."""
         distinct, place = numbered(codes)
         none = int(np.searchsorted(distinct, 0))
         return cls(kind, distinct[none:], place - none)
 
     def sum(self, values: Numbers) -> Numbers:
-        """Of each subject; NaN where none of its rows has a value."""
+        """Sum over each subject's rows; NaN where none has a value."""
         has = (self.of_row >= 0) & ~np.isnan(values)
         count = np.bincount(self.of_row[has], minlength=len(self))
-        found: Numbers = np.bincount(self.of_row[has], values[has], minlength=len(self)).astype(np.float64)
-        found[count == 0] = np.nan
-        return found
+        sums: Numbers = np.bincount(self.of_row[has], values[has], minlength=len(self)).astype(np.float64)
+        sums[count == 0] = np.nan
+        return sums
 
     def max(self, values: Numbers) -> Numbers:
-        """Of each subject; NaN where none of its rows has a value."""
+        """Largest value of each subject's rows; NaN where none has a value."""
         has = (self.of_row >= 0) & ~np.isnan(values)
-        found = np.full(len(self), -np.inf)
-        np.maximum.at(found, self.of_row[has], values[has])
-        found[np.isinf(found)] = np.nan
-        return found
+        largest = np.full(len(self), -np.inf)
+        np.maximum.at(largest, self.of_row[has], values[has])
+        largest[np.isinf(largest)] = np.nan
+        return largest
 
     def count(self, mask: Numbers) -> Numbers:
-        """Rows of each that are true."""
+        """Number of each subject's rows for which `mask` is True."""
         return np.bincount(self.of_row[mask & (self.of_row >= 0)], minlength=len(self))
 
     def median(self, values: Numbers) -> Numbers:
-        """Of each subject; NaN where none of its rows has a value."""
+        """Median over each subject's rows; NaN where none has a value."""
         return self._rows.medians(values)
 
     @cached_property
@@ -172,11 +172,11 @@ _FEW: Final = 3
 
 
 class Groups:
-    """The order of values by their groups: found once, for the medians of several columns.
+    """The order of values by their groups: computed once, for the medians of several columns.
 
     Args:
         groups: of each value; those below 0 do not count.
-        count: how many groups there are.
+        count: number of groups.
 
     Attributes:
         of: the group of each value, as given.
@@ -197,30 +197,30 @@ class Groups:
     def medians(self, values: Numbers, *, low: bool = False) -> Numbers:
         """The median of the values of each group, NaN where there is none; NaN does not count.
 
-        Of an even number it is the mean of the two in the middle; with `low` the lower one.
+        For an even number of values it is the mean of the two in the middle; with `low` the lower one.
         """
         values, sizes = values.copy() if self._order is None else values[self._order], self._sizes
         has = ~np.isnan(values)
         if not has.all():
             values, sizes = values[has], np.bincount(self._groups[has], minlength=self._count)
         begins = np.cumsum(sizes) - sizes
-        found = np.full(self._count, np.nan)
+        middles = np.full(self._count, np.nan)
         # Most groups are small: those of a size are sorted together, as the rows of a matrix.
         is_there = np.bincount(np.minimum(sizes, _SMALL + 1), minlength=_SMALL + 2) > 0
         for size in (np.flatnonzero(is_there[1 : _SMALL + 1]) + 1).tolist():
             at = np.flatnonzero(sizes == size)
             if size <= _FEW:
-                found[at] = _middle_of_few([values[begins[at] + number] for number in range(size)], low)
+                middles[at] = _middle_of_few([values[begins[at] + number] for number in range(size)], low)
                 continue
             rows = np.sort(values[begins[at][:, None] + np.arange(size)], axis=1)
-            found[at] = (rows[:, (size - 1) // 2] + rows[:, (size - int(low)) // 2]) / 2
+            middles[at] = (rows[:, (size - 1) // 2] + rows[:, (size - int(low)) // 2]) / 2
         for group in np.flatnonzero(sizes > _SMALL).tolist():
             size = int(sizes[group])
             middle = (size - 1) // 2, (size - int(low)) // 2
             part = values[begins[group] : begins[group] + size]
             part.partition(middle)
-            found[group] = (part[middle[0]] + part[middle[1]]) / 2
-        return found
+            middles[group] = (part[middle[0]] + part[middle[1]]) / 2
+        return middles
 
 
 def _middle_of_few(columns: Sequence[Numbers], low: bool) -> Numbers:
@@ -235,12 +235,12 @@ def _middle_of_few(columns: Sequence[Numbers], low: bool) -> Numbers:
 
 
 def medians(groups: Numbers, values: Numbers, count: int, *, low: bool = False) -> Numbers:
-    """Of one column: see `Groups.medians`."""
+    """Medians of one column: see `Groups.medians`."""
     return Groups(groups, count).medians(values, low=low)
 
 
 def order_of(groups: Numbers) -> Numbers:
-    """Rows in the order of these numbers, those of equal ones in their own.
+    """Rows in the order of these numbers; those with equal numbers keep their order.
 
     Sorts numbers that hold their row, which is faster than `numpy.argsort`. They have to fit into 63 bits together.
     """
@@ -259,8 +259,8 @@ class Links:
         node: in the registry.
         place: of the node among those of its cluster in this window.
         role: a place in ROLES.
-        latency_ms: the mean; of franz-go's producers the longest.
-        busy: of franz-go's producers, which send no mean, the times of all requests by the push interval; else NaN.
+        latency_ms: the mean; for franz-go's producers the longest.
+        busy: for franz-go's producers, which send no mean, the sum of request times / push interval; else NaN.
     """
 
     row: Numbers
@@ -279,13 +279,13 @@ class Window:
         length_s: its length [s].
         rows: those of clients.
         client, group, instance, version: numbers in the registry of each of them; -1 for no group.
-        covered_s: of each row how long its pushes cover: the time since the instance was in a window before, at least
-            `length_s` and at most `LONGEST_COVERED_S` where that is longer [s].
-        client_covered_s: the same by the time since any instance of its client id was [s].
-        dialect: of each a place in DIALECTS; -1 for another.
-        points: what own rules read; None where there are none.
-        offsets: what brokers know of groups; None where nothing was sampled.
-        traffic: what gateways counted; None where they counted nothing.
+        covered_s: time that the pushes of each row cover: since the last window with the instance, at least `length_s`
+            and at most `LONGEST_COVERED_S` where that is longer [s].
+        client_covered_s: the same since the last window with any instance of its client id [s].
+        dialect: place of each in DIALECTS; -1 for another.
+        points: points that own rules read; None if there are no own rules.
+        offsets: samples of groups; None where nothing was sampled.
+        traffic: traffic of gateways; None where they counted nothing.
     """
 
     points: Points | None = None
@@ -320,14 +320,14 @@ class Window:
         return len(self.rows)
 
     def once(self, name: str, make: Callable[[], _T]) -> _T:
-        """What several verdicts need of it, made by the first of them."""
+        """A value that several verdicts need of this window, computed by the first of them."""
         if name not in self._shared:
             self._shared[name] = make()
-        found: _T = self._shared[name]
-        return found
+        shared: _T = self._shared[name]
+        return shared
 
     def _covered_s(self, before_us: Numbers) -> Numbers:
-        """The time since windows that ended then; the length of this one where there is none."""
+        """Time since the ends of windows before; the length of this one where there is none."""
         since_s = np.where(before_us > 0, (self.end_us - before_us) / 1_000_000, self.length_s)
         return np.clip(since_s, self.length_s, max(self.length_s, LONGEST_COVERED_S))
 
@@ -337,23 +337,23 @@ class Window:
         return bool((self.covered_s == self.length_s).all())
 
     def seconds_of(self, client: Numbers) -> Numbers | int:
-        """How long the pushes of clients cover, by their numbers: see `client_covered_s` [s]."""
+        """Time that the pushes of clients cover, by their numbers: see `client_covered_s` [s]."""
         if self.is_even:
             return self.length_s
-        found = np.empty(len(self.clients))
-        found[self.clients.of_row] = self.client_covered_s
-        return found[np.searchsorted(self.clients.codes, client)]
+        covered_s = np.empty(len(self.clients))
+        covered_s[self.clients.of_row] = self.client_covered_s
+        return covered_s[np.searchsorted(self.clients.codes, client)]
 
     @cached_property
     def seconds(self) -> Numbers:
-        """How long the pushes of each row last by their interval [s]: intervals of 60 s with five pushes are 300 s."""
+        """Time of the pushes of each row by their interval [s]: five pushes at intervals of 60 s are 300 s."""
         interval_s = np.fmax(self.rows.number("push_interval_ms") / 1000, 0)
         covered = interval_s * np.fmax(self.rows.number("pushes"), 0)
         return np.where(covered > 0, covered, self.length_s)
 
     @cached_property
     def cluster(self) -> Numbers:
-        """Of each row a small number of its cluster, in this window."""
+        """A small number for the cluster of each row, in this window."""
         return as_numpy(self._cluster.indices)
 
     @cached_property
@@ -408,12 +408,12 @@ class Window:
         node = self._registry.nodes.codes(clusters, ids, at_us=self.end_us)[which]
         first = np.searchsorted(cluster, cluster)
         place = (np.arange(len(distinct)) - first)[which]
-        fits = node < PATHS  # a client may name any nodes, and so many that the numbers of paths would not do
+        fits = node < PATHS  # a client may name any nodes, also too many for numbers of paths
         columns = row, node, place, role, latency, busy
         return Links(*columns) if fits.all() else Links(*(each[fits] for each in columns))
 
     def _latencies(self, row: Numbers, role: Numbers) -> tuple[Numbers, Numbers]:
-        """Of each link `Links.latency_ms` and `Links.busy`.
+        """`Links.latency_ms` and `Links.busy` of each link.
 
         franz-go divides the sum of its times by the push interval, not by the requests (`metricTime.rollNums` in
         `metrics_714.go`): 20 requests of 30 ms in 60 s have an average of 0.01, twice the load has twice as much.
@@ -429,26 +429,26 @@ class Window:
 
     @cached_property
     def coordinator(self) -> Numbers:
-        """Of each row the node that coordinates its group; -1 where it is not known."""
-        found, links = np.full(len(self), -1), self._links
+        """Node that coordinates the group of each row; -1 where it is not known."""
+        nodes, links = np.full(len(self), -1), self._links
         is_one = as_numpy(links.whole("coordinator"), False)[links.at] if len(links) else np.zeros(0, np.bool_)
         if not is_one.any() or not len(self):
-            return found
+            return nodes
         row, node_id = self._rows_of_links(), links.number("node_id")
         kept = np.flatnonzero(is_one & (row >= 0) & (node_id >= 0))
         clusters = self.rows.column("cluster_id").take(pa.array(row[kept]))
         ids = pa.array(node_id[kept].astype(np.int64)).cast(pa.string())
-        found[row[kept]] = self._registry.nodes.codes(clusters, ids, at_us=self.end_us)
-        return found
+        nodes[row[kept]] = self._registry.nodes.codes(clusters, ids, at_us=self.end_us)
+        return nodes
 
     def detach(self) -> None:
-        """Takes out of the table what the verdicts read, and drops it."""
+        """Reads the columns that verdicts use, and drops the table."""
         self.links, self.coordinator  # noqa: B018 - computed while its table is there
         self.rows.detach()
         del self._links
 
     def _rows_of_links(self) -> Numbers:
-        """Of each link the row of its instance, or -1: by the id alone, unless clients share one."""
+        """Row of each link's instance, or -1: by the id alone, unless clients share one."""
         own = self.rows.column("client_instance_id").fill_null("")
         if pc.all(pc.less(own.slice(0, len(own) - 1), own.slice(1)), min_count=0).as_py():
             # Tables are sorted by instances: a client's links follow its row, with no other id between them.
@@ -480,7 +480,7 @@ class Window:
 
 
 def place_in(column: Array, known: Sequence[str]) -> Numbers:
-    """For each text its place among those known; -1 for another."""
+    """Place of each text in `known`; -1 for others."""
     return places_in(pa.array(known, pa.string()), column)
 
 

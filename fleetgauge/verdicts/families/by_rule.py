@@ -1,7 +1,8 @@
 """Verdicts by rules of an operator's own: a metric beyond a bound for some time, or a sum that grows by too much.
 
-Rules go by pushes, not by windows: a value counts when it is received, and has to be beyond for as long as the rule
-says. What is remembered from window to window is small: since when an instance is beyond, or what its sums grew by.
+Rules are checked push by push, not by windows: a value counts from its receipt, and has to be beyond the bound for as
+long as the rule requires. Little is remembered from window to window: the time since which an instance is beyond, or
+the growth of its sums.
 """
 
 import re
@@ -22,13 +23,13 @@ from fleetgauge.verdicts.witnesses.points import Points
 
 _LEAST_PATIENCE_US: Final = 60_000_000
 _PATIENT_INTERVALS: Final = 3
-"""Without a value for so many push intervals, and a minute at least, nothing is known of a metric."""
+"""A metric is unknown after this many push intervals without a value, and at least a minute."""
 
 _MOST_STEPS: Final = 256
-"""Growths of an instance that are remembered; the oldest are taken together where there are more."""
+"""Most growths of an instance that are remembered; beyond it the two oldest are merged."""
 
 _LARGEST: Final = 1e100
-"""No measurement is beyond it, nor is infinity one."""
+"""Larger values are not measurements, nor is infinity."""
 
 
 def verdict_of(rule: UserRule) -> Verdict:
@@ -46,12 +47,12 @@ def verdict_of(rule: UserRule) -> Verdict:
 
 @dataclass(slots=True)
 class _Judged:
-    """What a rule finds of one instance in a window.
+    """Result of a rule for one instance in a window.
 
     Attributes:
-        value: the one furthest beyond while it is bad, else the last.
-        row: of the point.
-        is_bad: it was beyond for long enough.
+        value: the one furthest beyond if it is bad, else the last.
+        row: of its point.
+        is_bad: True if it was beyond for long enough.
         is_known: False while it is beyond, and not yet for long enough.
     """
 
@@ -67,15 +68,15 @@ def _find(rule: UserRule, window: Window, memory: Memory, figures: Figures) -> F
         return None
     column = "delta" if isinstance(rule.condition, Increase) else "value"
     values, metric = points.number(column), points.place_of("metric_name", rule.metrics)
-    # Infinity and what is as good as it are no values; NaN compares as False.
+    # Infinity and values near it do not count; NaN compares as False.
     _note_sent(metric >= 0, points, window, memory)
     rows = np.flatnonzero((metric >= 0) & points.of_clients(rule.match) & (np.abs(values) <= _LARGEST))
     remembered = memory.facts.setdefault(rule.name, {})
     judge = _ByIncrease if isinstance(rule.condition, Increase) else _ByLimit
-    found = judge(rule, points, values, remembered).judge(rows, window.end_us)
+    judged = judge(rule, points, values, remembered).judge(rows, window.end_us)
     if not len(rows):
         return None
-    row, observed, is_known, texts = _judged_of_each(rule, points, rows, values, found)
+    row, observed, is_known, texts = _judged_of_each(rule, points, rows, values, judged)
     registry = memory.registry.instances
     codes = registry.codes(*points.names_of(row), at_us=window.end_us)
     memory.instances.grow(len(registry))
@@ -104,21 +105,21 @@ def _find(rule: UserRule, window: Window, memory: Memory, figures: Figures) -> F
 
 
 def _judged_of_each(
-    rule: UserRule, points: Points, rows: Numbers, values: Numbers, found: Mapping[int, _Judged]
+    rule: UserRule, points: Points, rows: Numbers, values: Numbers, judged: Mapping[int, _Judged]
 ) -> tuple[Numbers, Numbers, Numbers, Numbers]:
-    """Of each instance the row, the value, whether it is known, and the sentence of a bad one."""
-    instances, row = _last_of_each(points, rows)  # what is not found otherwise is all right
+    """For each instance the row, the value, True if it is known, and the sentence if it is bad."""
+    instances, row = _last_of_each(points, rows)  # instances that were not judged are good
     observed = np.zeros(len(row)) if isinstance(rule.condition, Increase) else values[row]
     is_known: Numbers = np.ones(len(row), np.bool_)
     texts: Numbers = np.full(len(row), "", np.object_)
-    for place, each in zip(np.searchsorted(instances, list(found)).tolist(), found.values(), strict=True):
+    for place, each in zip(np.searchsorted(instances, list(judged)).tolist(), judged.values(), strict=True):
         row[place], observed[place], is_known[place] = each.row, each.value, each.is_known
         texts[place] = _text(rule, points, each) if each.is_bad else ""
     return row, observed, is_known, texts
 
 
 def _note_sent(is_read: Numbers, points: Points, window: Window, memory: Memory) -> None:
-    """Notes which libraries send the metrics of rules, for coverage."""
+    """Notes the libraries that send the metrics of rules, for coverage."""
     names, dialects = points.texts("metric_name"), points.dialects()
     for name, dialect in set(
         zip(*(each.filter(pa.array(is_read)).to_pylist() for each in (names, dialects)), strict=True)
@@ -128,7 +129,9 @@ def _note_sent(is_read: Numbers, points: Points, window: Window, memory: Memory)
 
 @dataclass(slots=True)
 class _ByLimit:
-    """Values beyond a bound: `remembered` has by an instance's key since when, and up to when it is still known."""
+    """Checks values against a bound; `remembered` has, by an instance's key, since when they are beyond it, and until
+    when that is known [us].
+    """
 
     rule: UserRule
     points: Points
@@ -136,18 +139,18 @@ class _ByLimit:
     remembered: dict[str, Any]
 
     def judge(self, rows: Numbers, end_us: int) -> dict[int, _Judged]:
-        """Of the instances that were or are beyond."""
+        """Results for the instances that were or are beyond the bound."""
         condition = self.rule.condition
         assert isinstance(condition, Limit)
         worst, bound = (self.values, condition.bound) if condition.is_upper else (-self.values, -condition.bound)
         beyond = self.points.instance[rows[worst[rows] > bound]]
-        found = {}
+        judged = {}
         for instance, own in _by_instance(self.points, rows, beyond, self.remembered):
             pushes = [int(push[np.argmax(worst[push])]) for push in _by_push(self.points, own)]
-            found[instance] = self._judge(condition, self.points.key(instance), pushes)
+            judged[instance] = self._judge(condition, self.points.key(instance), pushes)
         for name in [name for name, (_, until_us) in self.remembered.items() if until_us < end_us]:
             del self.remembered[name]
-        return found
+        return judged
 
     def _judge(self, condition: Limit, key: str, rows: list[int]) -> _Judged:
         since_us, until_us = self.remembered.pop(key, (None, 0))
@@ -171,7 +174,7 @@ class _ByLimit:
 
 @dataclass(slots=True)
 class _ByIncrease:
-    """Growth of sums: `remembered` has by an instance's key when they grew, and by how much."""
+    """Checks the growth of sums; `remembered` has, by an instance's key, the times [us] and amounts of growth."""
 
     rule: UserRule
     points: Points
@@ -180,12 +183,12 @@ class _ByIncrease:
     _counts: Numbers = field(init=False)
 
     def judge(self, rows: Numbers, end_us: int) -> dict[int, _Judged]:
-        """Of the instances whose sums grew, of late or now."""
+        """Results for the instances whose sums grew in this window or within `within_us` before."""
         condition = self.rule.condition
         assert isinstance(condition, Increase)
         self._counts = self._counted(rows, condition)
         growing = self.points.instance[rows[self._counts[rows] > 0]]
-        found = {
+        judged = {
             instance: self._judge(condition, self.points.key(instance), _by_push(self.points, own))
             for instance, own in _by_instance(self.points, rows, growing, self.remembered)
         }
@@ -193,11 +196,11 @@ class _ByIncrease:
             self.remembered[name] = [step for step in self.remembered[name] if step[0] > end_us - condition.within_us]
             if not self.remembered[name]:
                 del self.remembered[name]
-        return found
+        return judged
 
     def _counted(self, rows: Numbers, condition: Increase) -> Numbers:
-        """What each point counts for: a first delta that reaches back beyond `within` cannot be told to fall into it,
-        and what is by topic is in the total of its push, where there is one.
+        """Growth that each point counts for: 0 for a first delta that covers more than `within`, since it may have
+        grown before, and for a point of a topic whose push has a total, too.
         """
         points = self.points
         counts = np.where(self.values > 0, self.values, 0.0)
@@ -232,7 +235,7 @@ class _ByIncrease:
 
 
 def _last_of_each(points: Points, rows: Numbers) -> tuple[Numbers, Numbers]:
-    """The instances of some rows, and of each the row that was received last."""
+    """The instances of some rows, and the row of each that was received last."""
     instances, from_behind = np.unique(points.instance[rows][::-1], return_index=True)
     return instances, rows[::-1][from_behind]
 
@@ -249,7 +252,7 @@ def _by_instance(
 
 
 def _by_push(points: Points, rows: Numbers) -> list[Numbers]:
-    """The rows of each push of an instance; pushes are told apart by when they were received."""
+    """The rows of each push of an instance; pushes differ in their times of receipt."""
     return np.split(rows, np.flatnonzero(np.diff(points.at_us[rows])) + 1)
 
 
@@ -259,7 +262,7 @@ def _patience_us(points: Points, row: int) -> int:
 
 
 def _text(rule: UserRule, points: Points, judged: _Judged) -> str:
-    """What the rule says, with what is known of the client and the value filled in."""
+    """Sentence of a rule, with the value and the client's columns filled in."""
     known = {
         **points.identity(int(points.instance[judged.row])),
         "rule": rule.name,
@@ -269,7 +272,7 @@ def _text(rule: UserRule, points: Points, judged: _Judged) -> str:
         **{name: points.value(name, judged.row) for name in ("metric_name", "node_id", "topic")},
     }
     template = rule.text or _own_text(rule)
-    return re.sub(r"\{(\w+)\}", lambda found: _shown(known.get(found[1])), template)
+    return re.sub(r"\{(\w+)\}", lambda placeholder: _shown(known.get(placeholder[1])), template)
 
 
 def _own_text(rule: UserRule) -> str:

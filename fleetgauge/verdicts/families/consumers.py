@@ -1,4 +1,4 @@
-"""Consumers whose applications hardly poll, or that fetch next to nothing at a time."""
+"""Consumers whose applications poll too rarely, or whose fetches return too little."""
 
 from dataclasses import replace
 from typing import Final
@@ -26,15 +26,15 @@ from fleetgauge.verdicts.window import LIBRDKAFKA, Window
 from fleetgauge.verdicts.witnesses.traffic import FETCH
 
 _LEAST_RATIO: Final = 1e-4
-"""Smaller ones are as much to a history."""
+"""Smaller ratios enter the history as this one."""
 
 
 def _slow_processing(window: Window, memory: Memory, figures: Figures) -> Finding:
     """Consumers that work all the time, or nearly too long between two calls of poll().
 
-    One that works all the time is not judged while it may be working off what has gathered: just started, or as long as
-    the lag of its group falls. Nor is one that reads much more than the others of its group: that is how its partitions
-    are filled.
+    A consumer that works all the time is not judged while it may be reading a backlog: just after its start, and while
+    the lag of its group falls. Nor is one that reads far more than the others of its group: more is written to its
+    partitions.
     """
     rows, share = window.rows, figures["poll_interval_share"]
     began_us = memory.instances["first_us"][window.instance]
@@ -43,7 +43,7 @@ def _slow_processing(window: Window, memory: Memory, figures: Figures) -> Findin
     given = rows.number("poll_idle_ratio_avg")
     has_time = window.instance[~is_old & (given >= figures["idle_ratio"])]
     memory.instances["spare_us"][has_time] = window.end_us
-    # One that is so in its first window that is judged has been so since it was last seen otherwise.
+    # A consumer that is bad in its first judged window has been so since it was last seen to have time to spare.
     seen_us = np.maximum(began_us, memory.instances["spare_us"][window.instance])
     since_us = np.where(window.begin_us < judged_us + window.length_s * 1_000_000, seen_us, window.begin_us)
     trend = np.append(lag_trend(window, memory, figures.of["lagging"]), np.nan)[window.groups.of_row]
@@ -57,10 +57,10 @@ def _slow_processing(window: Window, memory: Memory, figures: Figures) -> Findin
     of_polls = np.where(is_of_time, np.nan, ratio)
     allowed_ms = share * _max_poll_interval_ms(window, memory, figures)
     ended_ms, so_far_ms = rows.number("time_between_poll_max_ms"), rows.number("last_poll_seconds_ago") * 1000
-    # One that waits for its next poll() since 80 s says nothing yet: it may be 330 s.
+    # A last poll() 80 s ago is not yet a good sign: the next one may come after 330 s.
     between_ms = np.where(np.isnan(ended_ms) & ~(so_far_ms > allowed_ms), np.nan, np.fmax(ended_ms, so_far_ms))
     beside_lag = _beside_lag(of_polls, trend > 0, figures)
-    found = of_clients(
+    finding = of_clients(
         window,
         [
             Threshold(
@@ -84,16 +84,16 @@ def _slow_processing(window: Window, memory: Memory, figures: Figures) -> Findin
         certainty=np.where(np.isnan(of_polls), PHYSICAL, OWN_HISTORY),
         sources=BY_TELEMETRY + BY_OFFSETS * beside_lag.is_bad,
     )
-    return replace(found, since_us=since_us, left_out=left_out)
+    return replace(finding, since_us=since_us, left_out=left_out)
 
 
-# librdkafka's ratio is a mean over the calls of poll(), however long each took: an application that takes one message a
-# call waits in one call of each burst alone, and has 0.05 with two thirds of its time to spare. So a low ratio says
-# nothing by itself.
+# librdkafka's ratio is a mean over the calls of poll(), however long each took: an application that takes one message
+# per call waits in only one call of each burst, and has 0.05 with two thirds of its time to spare. So a low ratio alone
+# proves nothing.
 
 
 def _beside_lag(of_polls: Numbers, grows: Numbers, figures: Figures) -> Threshold:
-    """Few calls of librdkafka's poll() wait, while the lag of the group grows, as brokers know it."""
+    """Test for few calls of librdkafka's poll() that wait, while the lag of the group grows (by samples of brokers)."""
     enough = figures["idle_ratio"]
     return Threshold(
         metric="poll_idle_ratio_avg", unit="ratio", is_upper=False, bound=enough,
@@ -104,12 +104,12 @@ def _beside_lag(of_polls: Numbers, grows: Numbers, figures: Figures) -> Threshol
 
 
 def _beside_usual(window: Window, of_polls: Numbers, memory: Memory, figures: Figures) -> Threshold:
-    """Hardly any call of librdkafka's poll() waits, of one that usually waits in ten times as many.
+    """Test for a client of librdkafka that waits in less than a tenth (`idle_ratio`) of the usual share of its polls.
 
-    With bursts of n messages, one call in n waits while there is time to spare, less as the part of the time to spare
-    is less. So where bursts are as before, at most a tenth of the usual ratio is at most a tenth of the time: 0.02 of
-    one that usually has 0.3. Bursts are as before where fetches wait as long for data as before. Where they wait for
-    less, or where that is not known, only a ratio of next to nothing says so.
+    With bursts of n messages, one call in n waits while there is time to spare, and fewer with less time to spare. So
+    with bursts as before, a tenth of the usual ratio means at most a tenth of the time to spare: 0.02 where 0.3 is
+    usual. Bursts are as before if fetches wait for data as long as before. If they wait for less, or if that is not
+    known, only a ratio near 0 (`waiting_polls`) counts.
     """
     history, clients = memory.history("idle"), window.clients
     least_s, ratio = figures.history_s(window.length_s), np.maximum(clients.median(of_polls), _LEAST_RATIO)
@@ -125,18 +125,18 @@ def _beside_usual(window: Window, of_polls: Numbers, memory: Memory, figures: Fi
 
 
 def _max_poll_interval_ms(window: Window, memory: Memory, figures: Figures) -> Numbers:
-    """`max.poll.interval.ms` of each row: the default, or what the rules say of its client id."""
-    found = np.full(len(window), figures["max_poll_interval_ms"])
+    """`max.poll.interval.ms` of each row: the figure for its client id, or else the default."""
+    limits_ms = np.full(len(window), figures["max_poll_interval_ms"])
     own = figures.table("max_poll_interval_ms_of")
     if own:
         ids = window.rows.column("client_id").to_pylist()
-        found = np.array([own.get(client_id, figures["max_poll_interval_ms"]) for client_id in ids])
-    return found
+        limits_ms = np.array([own.get(client_id, figures["max_poll_interval_ms"]) for client_id in ids])
+    return limits_ms
 
 
 def _tiny_fetches(window: Window, memory: Memory, figures: Figures) -> Finding:
     rate, size = window.rows.number("fetch_rate_per_s"), window.rows.number("fetch_size_avg_bytes")
-    found = of_clients(
+    finding = of_clients(
         window,
         [
             Threshold(
@@ -151,7 +151,7 @@ def _tiny_fetches(window: Window, memory: Memory, figures: Figures) -> Finding:
         ],
     )
     if window.traffic is None:
-        return found
+        return finding
     sums = window.traffic.sums[FETCH]
     fetches = np.where(sums["requests"] > 0, sums["requests"], np.nan)
     rate = per_instance(window, window.traffic, fetches)
@@ -167,7 +167,7 @@ def _tiny_fetches(window: Window, memory: Memory, figures: Figures) -> Finding:
         "{bound})",
         more={"rate": rate},
     )
-    return beside_traffic(window, found, [tiny], is_rate=True)
+    return beside_traffic(window, finding, [tiny], is_rate=True)
 
 
 VERDICTS: Final = (

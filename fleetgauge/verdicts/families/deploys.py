@@ -1,12 +1,12 @@
 """Clients that are worse after a deploy than before.
 
-A deploy is seen by its instances: all that push now came after others of the same client id ended. What each instance
-measured is kept with it as a running mean of about an hour, less what its brokers or its cluster had in common at that
-time, so that those before a deploy can be compared with those after, however long it took.
+A deploy shows in the instances: all that push now came after others of the same client id ended. Each instance has
+running means of its measures over about an hour, less what its brokers or its cluster had in common at that time, so
+that the instances before and after a deploy can be compared, however long it took.
 
-It shows in its first quarter of an hour: what was well then and is worse later has another reason. A surge that ended
-shortly before leaves a mean of an hour that is too high: what was sent is also compared with the last quarter of an
-hour. A consumer that reads less may have less to read; one whose lag grows meanwhile has more than it can read.
+A regression shows within 15 minutes of the deploy: one that begins later has another reason. A surge that ended shortly
+before leaves too high a mean of an hour, so throughput is also compared with the last 15 minutes. A consumer that reads
+less may have less to read; one whose lag grows meanwhile has more than it can read.
 """
 
 from dataclasses import replace
@@ -27,20 +27,20 @@ from fleetgauge.verdicts.window import Window, medians, numbered
 _US: Final = 1_000_000
 _REMEMBERED_S: Final = 3600
 _LEAST_PEERS: Final = 8
-"""Instances from which on it is known what the throughputs of a cluster have in common."""
+"""Least number of instances that show what the throughputs of a cluster have in common."""
 _RECENT_S: Final = 900
 _SHOWS_WITHIN_S: Final = 900
-"""After a deploy, or what comes before its first window that is judged: later something else is the reason [s]."""
+"""Time after a deploy in which a regression shows, at least up to the end of the first judged window [s]."""
 _ENDED_INTERVALS: Final = 1.75
 """Push intervals without a push after which an instance has ended."""
 
 
 class _Deploys(NamedTuple):
-    """Of each client of a window: what was before its last deploy; NaN where nothing is comparable.
+    """State of each client of a window before its last deploy; NaN where nothing is comparable.
 
     Attributes:
-        began_us: when the first of its present instances came.
-        done_us: when the last of those before ended, if that was later.
+        began_us: first push of its present instances [us].
+        done_us: last push of the instances before, if that was later [us].
         version: of the instances before, in the registry.
         before: by measure: `latency` (log, above what is usual), `waited` (log, as measured), `failed` (share of
             records that failed or were sent again), `commits` (log), `throughput` and `read` (records per second; the
@@ -54,11 +54,11 @@ class _Deploys(NamedTuple):
 
 
 class _Latency(NamedTuple):
-    """Of each row the means over its links, in logs of the latency [ms] and 1.
+    """Means over the links of each row, as log(1 + latency [ms]).
 
     Attributes:
-        above: beyond what is usual, where a fetch that waits for data is usual: the lower median, since a deploy
-            is no reason for one slow path.
+        above: excess over the usual latency, which includes the wait of a fetch for data: the lower median, since a
+            deploy does not slow a single path.
         usual: by the history of each link.
         own: as measured, without what its brokers have in common.
     """
@@ -83,7 +83,7 @@ def _deploy_regression(window: Window, memory: Memory, figures: Figures) -> Find
         },
     )  # fmt: skip
     factor, before = figures["factor"], deploys.before
-    # Only of clients that have something to be compared with.
+    # Only clients that have something to be compared with.
     of_row = np.where(np.isnan(before["latency"])[clients.of_row], -1, clients.of_row)
     expected = medians(of_row, latency.usual, len(clients))
     before_ms = np.expm1(expected + before["latency"])
@@ -140,10 +140,10 @@ def _deploy_regression(window: Window, memory: Memory, figures: Figures) -> Find
 
 
 def _latency(window: Window, memory: Memory, figures: Figures) -> _Latency:
-    """Latencies without what the brokers of each link had in common.
+    """Latencies without the delay that clients of each link's broker have in common.
 
-    That is taken off what a link has above its own history, and no more: a delay of a broker does not reach clients
-    that wait for less (`acks=1`), and is within the time that an empty fetch waits anyway.
+    At most the excess of a link over its own history is subtracted: the delay of a broker does not affect clients that
+    wait for less (`acks=1`), nor a fetch that waits for data anyway.
     """
     parts = parts_of(window, memory, figures)
     row, path, link_value = parts.row, parts.path_of, parts.link_value
@@ -157,15 +157,15 @@ def _latency(window: Window, memory: Memory, figures: Figures) -> _Latency:
 
     def of_rows(values: Numbers) -> Numbers:
         total = np.bincount(row, values, minlength=len(window))
-        found: Numbers = np.divide(total, count, out=np.full(len(window), np.nan), where=count > 0)
-        return found
+        mean: Numbers = np.divide(total, count, out=np.full(len(window), np.nan), where=count > 0)
+        return mean
 
     above = medians(row, np.maximum(own, wait) - usual, len(window), low=True)
     return _Latency(above, of_rows(usual), of_rows(own))
 
 
 def _read_per_s(window: Window) -> Numbers:
-    """Of each row the records per second that it reads, or its part of what its group commits, as brokers know it."""
+    """Records per second that each row reads, or its part of the commits of its group, as brokers know them."""
     read = window.rows.number("records_consumed") / window.seconds
     groups, offsets = window.groups, window.offsets
     if offsets is None:
@@ -184,7 +184,7 @@ def _has_more_to_read(window: Window, memory: Memory, figures: Figures) -> Numbe
 
 
 def _failed(window: Window) -> tuple[Numbers, Numbers]:
-    """Of each row the share of records that failed or were sent again, and how many were sent."""
+    """Share of the records of each row that failed or were sent again, and the number of records sent."""
     rows = window.rows
     sent = np.fmax(rows.number("records_sent"), 0)
     bad = np.fmax(rows.number("record_errors"), 0) + np.fmax(rows.number("record_retries"), 0)
@@ -193,23 +193,23 @@ def _failed(window: Window) -> tuple[Numbers, Numbers]:
 
 
 def _throughput(window: Window, memory: Memory) -> Numbers:
-    """Of each row the log of 1 and the records per second that it sends, by the load that those of its cluster share.
+    """log(1 + records per second that each row would send at the usual load of its cluster).
 
-    What they share is the median factor against what each instance remembers: load by the time of day. The rate itself
-    is divided by it: in a log of 1 and the rate, a factor is less the fewer records an instance sends. Consumers are
-    not judged by it: how much they read is up to those that write.
+    The load is the median factor of the instances of a cluster against their own means, as by the time of day. The rate
+    is divided by it before the log is taken: in log(1 + rate) a factor is the smaller, the lower the rate. Consumers
+    are not judged by it: producers determine how much they read.
     """
     known = memory.instances
     rate = window.rows.number("records_sent") / window.seconds
     usual = np.where(known["judged_s"][window.instance] > 0, np.expm1(known["throughput"][window.instance]), np.nan)
     least = 1 / window.length_s  # one record a window
     change = np.log(np.maximum(rate, least)) - np.log(np.maximum(usual, least))
-    change[np.maximum(rate, usual) <= least] = np.nan  # of those that send nothing
+    change[np.maximum(rate, usual) <= least] = np.nan  # instances that send nothing
     count = int(window.cluster.max(initial=-1)) + 1
     common = medians(window.cluster, change, count)
     common[np.bincount(window.cluster[~np.isnan(change)], minlength=count) < _LEAST_PEERS] = 0.0
-    found: Numbers = np.log1p(rate / np.exp(np.nan_to_num(common))[window.cluster])
-    return found
+    at_usual_load: Numbers = np.log1p(rate / np.exp(np.nan_to_num(common))[window.cluster])
+    return at_usual_load
 
 
 def _is_shared(window: Window, now: Numbers, before: Numbers, is_new: Numbers, factor: float) -> Numbers:
@@ -217,9 +217,9 @@ def _is_shared(window: Window, now: Numbers, before: Numbers, is_new: Numbers, f
 
     Args:
         window: of the clients.
-        now: what each sends [records per s].
-        before: what those that were deployed sent before; NaN of others, which sent as now, or nothing if they are new.
-        is_new: of each client, if it came lately.
+        now: rate of each [records per s].
+        before: rate before its deploy [records per s]; NaN for other clients, which sent as now, or nothing if new.
+        is_new: True for clients that came recently.
         factor: by which less is sent.
     """
     clients = window.clients
@@ -234,7 +234,7 @@ def _is_shared(window: Window, now: Numbers, before: Numbers, is_new: Numbers, f
 
 
 def _deploys(window: Window, memory: Memory, figures: Figures) -> _Deploys:
-    """Instances that ended while those of now came, or shortly before, and were seen long enough to compare with."""
+    """Deploys, by the instances that ended while the present ones came, or shortly before, and have enough history."""
     clients, known = window.clients, memory.instances
     began_us = -clients.max(-known["first_us"][window.instance].astype(np.float64))
     place = np.minimum(np.searchsorted(clients.codes, known["client"]), len(clients) - 1)
@@ -263,7 +263,7 @@ def _deploys(window: Window, memory: Memory, figures: Figures) -> _Deploys:
 
 
 def _remember(window: Window, memory: Memory, values: dict[str, Numbers]) -> None:
-    """Takes a window into what each instance remembers."""
+    """Updates the running means of each instance by a window."""
     known, code, covered_s = memory.instances, window.instance, window.covered_s
     judged_s = known["judged_s"][code]
     recent = {f"recent_{name}": values[name] for name in ("throughput", "read")}
@@ -277,7 +277,7 @@ def _remember(window: Window, memory: Memory, values: dict[str, Numbers]) -> Non
 
 
 def _words(window: Window, memory: Memory, deploys: _Deploys, bad: Numbers, own: Numbers) -> dict[str, Numbers]:
-    """Of those that are worse: when they were deployed, from which version to which, and how long they wait."""
+    """Words for the sentences of bad clients: time of the deploy, change of version, and latencies."""
     words = {name: np.full(len(bad), "", object) for name in ("at", "change", "waits", "waited")}
     versions, waited = memory.registry.versions, deploys.before["waited"]
     of_client = np.full(len(bad), -1)

@@ -17,18 +17,18 @@ from fleetgauge.verdicts.witnesses.offsets import GROWING, STALLED, UNKNOWN, Sam
 _HOUR_US: Final = 3_600_000_000
 
 _POLLS_WITHIN_S: Final = 30
-"""Of a consumer that does not poll, no fetches say nothing [s]."""
+"""Longest time since its last poll() for a consumer to be judged by its fetches [s]."""
 
 
 _Event = tuple[int, float, float, dict[str, float]]
-"""Of a window when it began [us], the rebalances that the larger half of a group's members count, how long it spent at
-it [s], and by how many more or fewer other members count, by the number of their instance."""
+"""A window's beginning [us], the rebalances that the larger half of a group's members count, the time spent on them
+[s], and the difference to it of other members' counts, by the number of their instance."""
 
 
 def _of_most(events: list[_Event], instances: Numbers) -> float:
     """Rebalances that at least half of the members count in all windows together.
 
-    A rebalance at the end of a window is in the next one to members that push before it: added up window by window, it
+    Members that push before a rebalance at the end of a window have it in the next one: added up window by window, it
     would count twice.
     """
     most = sum(each[1] for each in events)
@@ -37,14 +37,14 @@ def _of_most(events: list[_Event], instances: Numbers) -> float:
 
 
 class _Rebalances(NamedTuple):
-    """Of each group of a window: what its members, or gateways, count; NaN where neither do.
+    """Rebalances of each group of a window, as its members or gateways count them; NaN where neither do.
 
     Attributes:
         of_members: of each row, without two for each member that came in the same window or the one before.
         counted: that the larger half of the members count.
-        busy_s: how long the busiest member spent at it.
-        by_traffic: as gateways saw it.
-        is_seen: True where members send none of it and gateways see it.
+        busy_s: time that the busiest member spent on them [s].
+        by_traffic: as gateways count them.
+        is_seen: True where gateways count them and members do not.
         is_known: True where either do.
     """
 
@@ -59,7 +59,7 @@ class _Rebalances(NamedTuple):
 def _rebalances(window: Window, memory: Memory) -> _Rebalances:
     groups, rows, known = window.groups, window.rows, memory.instances
     came = known["first_us"][window.instance] >= window.begin_us - window.length_s * 1_000_000
-    # A crash loop makes two for each of its lives, and is no rolling restart: nothing is taken off for them.
+    # A crash loop causes two for each of its lives, and is not a rolling restart: nothing is subtracted for them.
     in_loop = (known["in_loop"] > 0) & (known["last_us"] >= window.begin_us - _HOUR_US)
     if in_loop.any():
         came &= ~np.isin(window.client, known["client"][in_loop])
@@ -85,9 +85,9 @@ def _rebalances(window: Window, memory: Memory) -> _Rebalances:
 
 
 def _of_the_hour(window: Window, memory: Memory, now: _Rebalances, figures: Figures) -> tuple[Numbers, Numbers]:
-    """Of each group the rebalances of the last hour, and the share of it spent at them; 0 where they do not last.
+    """Rebalances of each group in the last hour, and the share of it spent on them; 0 where they do not last.
 
-    Takes the window into what is known of the hour.
+    Adds the window to the remembered hour.
     """
     groups = window.groups
     past: dict[str, list[_Event]] = memory.facts.setdefault("rebalance-storm", {})
@@ -119,7 +119,7 @@ def _of_the_hour(window: Window, memory: Memory, now: _Rebalances, figures: Figu
 
 
 def _rebalance_storm(window: Window, memory: Memory, figures: Figures) -> Finding:
-    """Rebalances of the last hour, by what gateways saw of a group whose members send none of it."""
+    """Rebalances of the last hour; by the counts of gateways for groups whose members send none."""
     groups, now = window.groups, _rebalances(window, memory)
     per_hour, share = _of_the_hour(window, memory, now, figures)
     is_seen = now.is_seen
@@ -147,19 +147,19 @@ def _rebalance_storm(window: Window, memory: Memory, figures: Figures) -> Findin
 
 def _of_samples(window: Window, values: Numbers) -> Numbers:
     """Values of sampled groups at their places among all; NaN for the others."""
-    found = np.full(len(window.groups), np.nan)
+    of_groups = np.full(len(window.groups), np.nan)
     if window.offsets is not None:
-        found[np.searchsorted(window.groups.codes, window.offsets.codes)] = values
-    return found
+        of_groups[np.searchsorted(window.groups.codes, window.offsets.codes)] = values
+    return of_groups
 
 
 def _is_sampled(window: Window) -> Numbers:
-    """True for groups that have members, and samples enough: what brokers say of these holds, not what members say."""
+    """True for groups with members and enough samples: these are judged by samples, not by their telemetry."""
     if window.offsets is None:
         return np.zeros(len(window.groups), np.bool_)
     is_known = (window.offsets.whole.trend != UNKNOWN) & (window.offsets.assigned > 0)
-    found: Numbers = _of_samples(window, np.where(is_known, 1.0, 0.0)) == 1
-    return found
+    is_sampled: Numbers = _of_samples(window, np.where(is_known, 1.0, 0.0)) == 1
+    return is_sampled
 
 
 def _by_either(window: Window, telemetry: Sequence[Threshold], offsets: Threshold) -> Finding:
@@ -172,9 +172,7 @@ def _by_either(window: Window, telemetry: Sequence[Threshold], offsets: Threshol
 
 
 def lag_growth(window: Window, memory: Memory) -> tuple[Numbers, Numbers]:
-    """The lag of each group, and by how much it grew: as brokers know it, or the members who pushed since their last
-    word on it.
-    """
+    """Lag of each group and its growth: by samples, or else by members with a lag, each since its last one."""
     lag, grown = window.once("lag", lambda: _lag_of_members(window, memory))
     if window.offsets is not None:
         whole, is_sampled = window.offsets.whole, _is_sampled(window)
@@ -184,7 +182,7 @@ def lag_growth(window: Window, memory: Memory) -> tuple[Numbers, Numbers]:
 
 
 def _lag_of_members(window: Window, memory: Memory) -> tuple[Numbers, Numbers]:
-    """The lag of each group by its members, and what it grew by; see `once`, as it is learned."""
+    """Lag of each group by its members, and its growth; to be called once per window, since it updates a history."""
     lag, last = window.rows.number("lag_records"), memory.history("lag")
     grown = lag - last.expected(window.instance, 0)
     last.put(window.instance, lag)
@@ -219,12 +217,12 @@ def _lagging(window: Window, memory: Memory, figures: Figures) -> Finding:
 
 
 def _least_records(window: Window, figures: Figures) -> float:
-    """By how much a lag has to grow in a window: `least_records`, or a part of it in less than five minutes."""
+    """Least growth of a lag in a window: `least_records`, or a part of it in less than five minutes."""
     return figures["least_records"] * min(1.0, window.length_s / base_s(figures["for_s"]))
 
 
 def _growing(window: Window) -> Numbers:
-    """By how much the lag of sampled groups grew over their samples; NaN of the others."""
+    """Growth of the lag of sampled groups over their samples, 0 without the trend; NaN for the others."""
     if window.offsets is None:
         return np.full(len(window.groups), np.nan)
     whole = window.offsets.whole
@@ -233,10 +231,10 @@ def _growing(window: Window) -> Numbers:
 
 
 def lag_trend(window: Window, memory: Memory, figures: Figures) -> Numbers:
-    """Of each group 1 if its lag grows as `lagging` asks for, -1 if it falls by that share of what is read, else 0.
+    """Trend of each group: 1 if its lag grows enough for `lagging`, -1 if it falls by that share of its reads, else 0.
 
-    NaN where the lag is not known. A group that reads 60,000 records in a window and then has 40 less to read is not
-    working off a backlog: 600 are 1 %.
+    NaN where the lag is not known. If a group reads 60,000 records in a window and its lag falls by 40, it is not
+    working off a backlog: that takes 600 (1 %).
 
     Args:
         window: what is judged.
@@ -256,12 +254,12 @@ def _lag_trend(window: Window, memory: Memory, figures: Figures) -> Numbers:
         grown = np.where(is_sampled, _steady(window, grown), grown)
         least[is_sampled] = 0.0
     bound = figures["share"] * read
-    found = np.where(grown > np.maximum(bound, least), 1.0, np.where(grown < -bound, -1.0, 0.0))
-    return np.where(np.isnan(grown), np.nan, found)
+    trend = np.where(grown > np.maximum(bound, least), 1.0, np.where(grown < -bound, -1.0, 0.0))
+    return np.where(np.isnan(grown), np.nan, trend)
 
 
 def _steady(window: Window, grown: Numbers) -> Numbers:
-    """The growth of sampled groups, 0 where it is no trend: commits come in steps."""
+    """Growth of sampled groups, 0 where it is not a trend: commits come in steps."""
     return np.where((grown > 0) & ~(_growing(window) > 0), 0.0, grown)
 
 
@@ -302,7 +300,9 @@ def _stalled(window: Window, memory: Memory, figures: Figures) -> Finding:
 
 
 def _stalled_by_samples(window: Window, offsets: SampledGroups, figures: Figures) -> Threshold:
-    """What waits: in all partitions of a group that commits nothing, or in those that stall while records arrive."""
+    """Test of the records that wait: in all stalled partitions of a group that commits nothing, else in those where
+    records arrive.
+    """
     stands = offsets.whole.trend == STALLED
     is_stuck = np.where(stands[offsets.group], offsets.partitions.trend == STALLED, offsets.stuck)
     waiting, stuck = offsets.sum(np.where(is_stuck, offsets.partitions.lag, 0)), offsets.sum(is_stuck)
@@ -315,7 +315,7 @@ def _stalled_by_samples(window: Window, offsets: SampledGroups, figures: Figures
 
 
 def _row_of_member(window: Window, offsets: SampledGroups) -> Numbers:
-    """The row of each sampled member: of its client id and group, if there is one such row alone; else -1."""
+    """Row of each sampled member: the only one with its client id and group, else -1."""
     most = int(max(window.client.max(initial=0), offsets.members.client.max(initial=0))) + 1
     of_rows = np.where(window.group >= 0, window.group * most + window.client, -1)
     of_members = offsets.codes[offsets.members.group] * most + offsets.members.client
@@ -327,13 +327,13 @@ def _row_of_member(window: Window, offsets: SampledGroups) -> Numbers:
 
 
 def _has_sampled_members(window: Window, offsets: SampledGroups) -> Numbers:
-    """True for rows of a group whose members were sampled; one that could not be described has only its telemetry."""
+    """True for rows of a group whose members were sampled; a group that could not be described has telemetry only."""
     sampled = np.isin(window.groups.codes, offsets.codes[np.unique(offsets.members.group)])
     return np.append(sampled, False)[window.groups.of_row]
 
 
 def _idle_consumer(window: Window, memory: Memory, figures: Figures) -> Finding:
-    """Of new members, too: no rebalance takes as long as half an hour."""
+    """Members without a partition, new ones included: no rebalance takes as long as half an hour."""
     assigned = np.where(window.group >= 0, window.rows.number("assigned_partitions"), np.nan)
     rows = np.arange(len(window))
     clients, sources = window.client, np.full(len(window), BY_TELEMETRY)
@@ -357,10 +357,10 @@ def _idle_consumer(window: Window, memory: Memory, figures: Figures) -> Finding:
 
 
 def has_most_work(window: Window, figures: Figures) -> Numbers:
-    """True for members that read half as many times as much as the median of their group as makes it uneven, or more.
+    """True for members whose rate is above half of `factor` times the median of their group.
 
-    One whose partitions are hot may not keep up, and reads less than is written for it; but more than the others, so
-    that its application is not slower.
+    A member with hot partitions may not keep up and read less than is written to them, but it reads more than the
+    others: its application is not slower.
 
     Args:
         window: what is judged.
@@ -379,14 +379,14 @@ def _uneven_group(window: Window, memory: Memory, figures: Figures) -> Finding:
     has_work = ~(rows.number("assigned_partitions") < 1) & (window.group >= 0)
     rate = np.where(has_work, rows.number("records_consumed") / window.seconds, np.nan)
     lag = np.where(has_work, rows.number("lag_records"), np.nan)
-    found = Finding(
+    finding = Finding(
         subjects=groups, tests=_uneven(groups, groups.of_row, rate, lag, figures), unit_of=groups.of_row,
         rows=np.arange(len(window)), of=window.instance,
     )  # fmt: skip
     if window.offsets is None:
-        return found
+        return finding
     members, own = window.offsets.members, _row_of_member(window, window.offsets)
-    is_bad = np.logical_or.reduce([test.is_known & test.is_bad for test in found.tests])
+    is_bad = np.logical_or.reduce([test.is_known & test.is_bad for test in finding.tests])
     is_covered = _has_sampled_members(window, window.offsets)
     place = np.searchsorted(groups.codes, window.offsets.codes)[members.group]
     unit_of = np.concatenate([np.where(is_covered, -1, groups.of_row), place])
@@ -406,7 +406,7 @@ def _uneven_group(window: Window, memory: Memory, figures: Figures) -> Finding:
 
 
 def _uneven(groups: Subjects, group_of: Numbers, rate: Numbers, lag: Numbers, figures: Figures) -> list[Threshold]:
-    """Tests of members, which `group_of` names the group of, against the median of their group."""
+    """Tests of members against the median of their group, which is in `group_of`."""
     tests = []
     for metric, unit, values, least in (
         ("records_consumed", "records per s", rate, figures["least_per_s"]),

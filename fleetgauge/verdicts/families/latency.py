@@ -1,11 +1,12 @@
 """Slow brokers, slow clients, and slow paths between one client and one broker.
 
-What a window's latencies are above their own history (of a client id, role, library and node; log) is taken apart by a
-median polish over clients and nodes: what most clients of a node have in common is the node's, what a client has at
-most of its nodes is the client's, and the rest is the path's. A far region that always was slow is its own history.
+The excess of a window's latencies over their own history (by client id, role, library and node; log) is split by a
+median polish over clients and nodes: the part that most clients of a node have in common is the node's, the part that a
+client has at most of its nodes is the client's, and the rest is the path's. A far region was always slow: its history
+has it.
 
-What was slow from its first window on has no such history: a client is judged beside its peers, a broker beside the
-others of its clients. See `verdicts.families.peers`.
+A client or broker that is slow from its first window on has no such history: a client is compared with its peers, a
+broker with the others of its clients. See `verdicts.families.peers`.
 
 A fetch waits for data, so that a consumer's latency follows its traffic. A commit of offsets waits for nothing: a
 consumer whose commits take longer, and its fetches from all brokers too, is slow itself.
@@ -41,15 +42,16 @@ from fleetgauge.verdicts.witnesses.waits import FETCH_WAIT_MS, LEAST_CLIENTS, wa
 _ROUNDS: Final = 3
 
 _MOST_DELAYS: Final = 3.0
-"""Times the delay that most clients of a broker see: one with larger requests may see more of it, but no factor of what
-it takes anyway. Where near clients take 55 ms in place of 5, a far one of 80 ms takes 130, at most 230, and not 880."""
+"""Most that a client sees of a broker's delay [times the delay that most clients see]: larger requests may see more of
+it, but it does not multiply a latency. If near clients take 55 ms instead of 5, a far one of 80 ms takes 130 or at most
+230, not 880."""
 
 _UNCERTAIN: Final = 1 / 3
-"""Of a coordinator's delay that is taken off commits, what it may be off by."""
+"""Error of a coordinator's delay that is subtracted from commits, as a share of it."""
 
 _OF_COMMITS: Final = 0.5
-"""Of what a slow client's commits take longer, what its fetches take longer at least: those that wait for data take the
-whole of it where there is none, and less where more has gathered meanwhile."""
+"""Least delay of a slow client's fetches, as a share of the delay of its commits: a fetch that waits for data has all
+of it if there is none, and less if more data arrived meanwhile."""
 
 _ALIKE: Final = float(np.log(1.3))
 """Latencies this near to the usual ones (log) are as before."""
@@ -57,7 +59,7 @@ _ALIKE: Final = float(np.log(1.3))
 
 _OTHERS: Final = 2
 _OF_ALL: Final = 0.1
-"""How many other producers of a cluster, and which part of all, take longer at all brokers if a slow one is why."""
+"""Number of other producers, and share of a cluster's, above which one broker may be why they are slower at all."""
 
 _NOISE: Final = float(np.log(1.1))
 """Factor (log) within which the latencies of clients of a slow broker are the same."""
@@ -66,7 +68,7 @@ _SPREAD: Final = float(np.log(1.5))
 """Factor (log) within which clients of a slow broker differ, though it is the broker that is slow."""
 
 _CLEARLY: Final = float(np.log(2.5))
-"""A ratio (log) that is beyond each bound, and needs no other to be."""
+"""Ratio (log) that is beyond every bound by itself."""
 
 
 @dataclass(slots=True)
@@ -76,17 +78,17 @@ class Parts:
     Attributes:
         row, path_of, link_value: of each link its row of clients, its path's place here, and its value.
         client, node, series: of each path; a series is a client id, role and library.
-        value: log of the latency [ms] and 1.
-        expected: the same by history; NaN of paths without one, which are not judged.
-        node_part: of each path, how much longer it takes for what the paths of its node have in common.
-        client_part: of each path, what its series has in common beside that.
-        wait: how long a fetch may wait for data, of consumers; 0 of others.
-        own: what is above history and cannot be a fetch that waits for data.
+        value: log(1 + latency [ms]) of each path.
+        expected: the same by history; NaN for paths without one, which are not judged.
+        node_part: part of each path's excess that the paths of its node have in common.
+        client_part: part of each path's excess that its series has in common beside that.
+        wait: longest wait of a consumer's fetch for data; 0 for others.
+        own: excess over history that cannot be a wait of a fetch for data.
         is_telling: see `_is_telling`.
         by_series: the paths in the order of their series.
         nodes: codes, of which `at` is each path's place; `by_node` has the paths in their order.
         node_effect: of each node, less what all nodes of its cluster have in common.
-        node_delay_ms: of each node, how much longer it takes for most clients.
+        node_delay_ms: delay of each node for most clients.
         cluster: of each node, a small number.
     """
 
@@ -113,7 +115,7 @@ class Parts:
 
 
 def parts_of(window: Window, memory: Memory, figures: Figures) -> Parts:
-    """The parts, computed once a window by the figures of slow-node; the histories learn of it."""
+    """The parts, computed once per window by the figures of slow-node; updates the histories."""
     return window.once("latency", lambda: _parts(window, memory, figures.of["slow-node"]))
 
 
@@ -125,7 +127,7 @@ def _parts(window: Window, memory: Memory, figures: Figures) -> Parts:
     least_s = figures.history_s(window.length_s)
     before = history.expected(key, least_s)
     measured = np.log1p(links.latency_ms)
-    # What a consumer that is away from poll() measures is no evidence where it is more than usual.
+    # Latencies above the usual ones are not evidence if the consumer measured them while it was away from poll().
     usual = before[path_of]
     is_away = _waits_for_poll(window)[row] & (links.role == CONSUMER)
     any_away = is_away.any()
@@ -169,14 +171,12 @@ def _parts(window: Window, memory: Memory, figures: Figures) -> Parts:
 
 
 def _busier(window: Window, memory: Memory, busy: Numbers, least_s: float) -> Numbers:
-    """How much more of the time than usual the requests of each path take (log); NaN of paths but franz-go's.
-
-    The history learns of it.
+    """Ratio of the busy time of each path to the usual (log); NaN but for franz-go's producers. Updates the history.
 
     Args:
         window: of the paths.
         memory: has the history.
-        busy: see `Links`; NaN of links that are no history.
+        busy: see `Links`; NaN for links that the history leaves out.
         least_s: see `History`.
     """
     paths, history = paths_of(window), memory.history("busy")
@@ -191,12 +191,12 @@ def _busier(window: Window, memory: Memory, busy: Numbers, least_s: float) -> Nu
 
 
 def _by_both(longest: Numbers, usual: Numbers, busier: Numbers) -> Numbers:
-    """Log of what requests take by two witnesses, of which neither is enough: the longest one, and how busy a link is.
+    """Latency (log) by two measures, of which neither is enough: the longest request, and the busy time of a link.
 
-    One slow request moves the longest alone, from 30 to 250 ms, and load the busy time alone. So what counts is the
-    smaller of the two ratios; a small one, since the longest of many requests is long anyway, as far as the geometric
-    mean of both, its own square and `_CLEARLY` allow: 1.6 and 3.8 are 2.5, while 8.3 and 1.0 are 1.0, 1.1 and 4 (four
-    times the load) 1.2, and 50 and 80 are 50.
+    One slow request raises only the longest, from 30 to 250 ms, and load only the busy time. So the smaller of the two
+    ratios counts; a small one, since the longest of many requests is long anyway, as far as the geometric mean of both,
+    its own square and `_CLEARLY` allow: 1.6 and 3.8 are 2.5, while 8.3 and 1.0 are 1.0, 1.1 and 4 (four times the load)
+    1.2, and 50 and 80 are 50.
     """
     longer = longest - usual
     less = np.minimum(longer, busier)
@@ -211,17 +211,17 @@ def _waits_for_poll(window: Window) -> Numbers:
 
 
 def _part_of(shared: Numbers, delay_ms: Numbers, own: Numbers, usual: Numbers, is_longest: Numbers) -> Numbers:
-    """Of each path how much of what others take longer is in it (log).
+    """Part of each path's excess that it shares with others (log).
 
-    Means are that many milliseconds longer at least, and `_MOST_DELAYS` times as many at most. A mean delay says
-    nothing of the longest request in ms: there what is shared is a factor, and up to `_SPREAD` more of one.
+    It raises a mean by at least the delay of the others [ms], and by at most `_MOST_DELAYS` times that. The longest
+    request does not follow from a mean delay: there the part is a factor, as shared, and up to `_SPREAD` more.
 
     Args:
-        shared: how much longer others take (log).
+        shared: excess of the others (log).
         delay_ms: the same [ms].
-        own: how much longer the path takes (log).
-        usual: log of what it takes usually.
-        is_longest: paths of which the longest request is known, not the mean.
+        own: excess of the path (log).
+        usual: usual latency of the path (log).
+        is_longest: True for paths of which the longest request is known, not the mean.
     """
     usual_ms = _ms(usual)
     least, most = (
@@ -236,20 +236,20 @@ def _part_of(shared: Numbers, delay_ms: Numbers, own: Numbers, usual: Numbers, i
 def _by_followers(
     paths: Paths, longer: Numbers, rest: Numbers, extra_ms: Numbers, usual: Numbers, node_effect: Numbers
 ) -> Numbers | None:
-    """How much longer producers take at all brokers since a slow one follows these: `acks=all` waits for it.
+    """Excess of producers at all brokers because a slow broker is their follower, for which `acks=all` waits.
 
-    Of each series (log); None where no one does. So it is where several producers of a cluster take longer at most of
-    their brokers, and at a slower one no longer than others: what a client is slow by itself is added there, too. What
-    one of them takes longer than most of them stays its own. Broker 3 takes 98 ms in place of 2, and 6 of 21 producers
-    take 12 ms in place of 3 at the others, too: none of the six is slow, but one that takes 40 ms is. And one that is
-    60 ms further from all brokers takes 158 ms at broker 3, too.
+    One per series (log); None if there is none. It is assumed if several producers of a cluster are slower at most of
+    their brokers, but at the slow broker no slower than others: a client that is slow itself adds its delay there, too.
+    The excess of one producer over most of them stays its own. If broker 3 takes 98 ms instead of 2, and 6 of 21
+    producers take 12 ms instead of 3 at the others, none of the six is slow, but one that takes 40 ms is. And one whose
+    distance to all brokers grew by 60 ms takes 158 ms at broker 3.
 
     Args:
         paths: of the window.
-        longer: of each series, how much longer it takes at most of its nodes beside what is the nodes' (log).
-        rest: of each path, what is beside its node's part (log).
-        extra_ms: of each path, what it takes longer beside what its node adds for most [ms].
-        usual: of each path, by its history (log).
+        longer: excess of each series at most of its nodes, without the nodes' parts (log).
+        rest: excess of each path without its node's part (log).
+        extra_ms: excess of each path over the delay of its node for most [ms].
+        usual: usual latency of each path (log).
         node_effect: of each node (log).
     """
     series, at, clusters = paths.by_series.of, paths.by_node.of, int(paths.cluster.max(initial=0)) + 1
@@ -274,16 +274,16 @@ def _by_followers(
 
 
 def _of_nodes(window: Window, memory: Memory, above: Numbers, longer_ms: Numbers) -> tuple[Numbers, Numbers]:
-    """What the paths of each node have in common: how much longer they take (log), and for most of them [ms].
+    """Excess that the paths of each node have in common (log), and the delay of most of them [ms].
 
-    A short window has some clients alone. The others count as they were last: where pushes are 60 s apart, each window
-    of 30 s has half of the clients, and if three of five in it are slow themselves, it is no sign of the brokers.
+    A short window has only some of the clients. The others count with their last values: with pushes 60 s apart each
+    window of 30 s has half of the clients, and if three of five in it are slow themselves, the broker need not be.
 
     Args:
         window: of the paths.
-        memory: takes in what the paths of a short window are like.
-        above: of each path, how much longer it takes than usual (log); NaN of those that do not tell of their node.
-        longer_ms: the same [ms]; NaN also of the longest requests where the means of others tell.
+        memory: remembers the values of a short window's paths.
+        above: excess of each path over the usual latency (log); NaN for paths that prove nothing about their node.
+        longer_ms: the same [ms]; NaN also for longest requests where the node has enough means of others.
     """
     paths = paths_of(window)
     if window.length_s >= LONGEST_COVERED_S:
@@ -300,14 +300,14 @@ def _of_nodes(window: Window, memory: Memory, above: Numbers, longer_ms: Numbers
 
 
 def _latest(name: str, values: Numbers, window: Window, memory: Memory) -> tuple[Numbers, Numbers]:
-    """The keys and values of all paths in the last five minutes, these among them."""
+    """Keys and values of all paths of the last five minutes, including these."""
     history = memory.history(name)
     history.put(paths_of(window).key, values, window.end_us // 1_000_000)
     return history.put_after(window.end_us // 1_000_000 - LONGEST_COVERED_S)
 
 
 def _polished(above: Numbers, by_node: Groups, by_series: Groups) -> Numbers:
-    """What the paths of each node have in common beside what their series have; NaN where nothing is known."""
+    """Excess that the paths of each node have in common, without that of their series; NaN where nothing is known."""
     rest = above
     for _ in range(_ROUNDS - 1):
         node = by_node.medians(rest)
@@ -317,17 +317,17 @@ def _polished(above: Numbers, by_node: Groups, by_series: Groups) -> Numbers:
 
 
 def _is_telling(is_short: Numbers, is_known: Numbers, by_node: Groups) -> Numbers:
-    """Paths that say how long their node takes: those of consumers only where it has few others.
+    """True for paths that are evidence about their node: those of consumers only where it has few others.
 
     A request that takes 2 ms is 6 times as long with 10 ms in a broker's queue. A fetch that waits 80 ms for data is
-    hardly longer, or not at all, since more data has gathered by then: it cannot show the delay, and does not deny it.
+    hardly longer, or not at all, since more data has gathered by then: it cannot show the delay, nor disprove it.
     """
     enough = np.bincount(by_node.of[is_short & is_known], minlength=len(by_node)) >= LEAST_CLIENTS
     return is_short | ~enough[by_node.of]
 
 
 def _less_common(effect: Numbers, cluster: Numbers, least_nodes: float) -> Numbers:
-    """Less what all nodes of a cluster have in common, where these are enough: load, not one broker."""
+    """Effects without the part that all nodes of a cluster, if these are enough, have in common: that is load."""
     known = ~np.isnan(effect)
     nodes = np.bincount(cluster[known], minlength=int(cluster.max(initial=0)) + 1)
     least = np.full(len(nodes), np.inf)
@@ -343,7 +343,7 @@ def _test(
     expected: Numbers, effect: Numbers, factor: float, least_ms: float, says: str,
     metric: str = "request_latency_avg_ms", **more: Numbers,
 ) -> Threshold:  # fmt: skip
-    """Bad where the effect is above the factor, and more than `least_ms`."""
+    """Test that is bad where the effect is above the factor, and above `least_ms`."""
     observed = _ms(expected + effect)
     bound = np.maximum(_ms(expected + np.log(factor)), _ms(expected) + least_ms)
     return Threshold(
@@ -363,7 +363,7 @@ def _slow_node(window: Window, memory: Memory, figures: Figures) -> Finding | No
     is_above = parts.node_effect > np.log(figures["factor"])
     effect = np.where(is_above & ~most, 0.0, parts.node_effect)
     base = np.where(enough & ~np.isnan(parts.node_effect), 0.0, np.nan)
-    # Else it is not slow, whatever is usual.
+    # Other nodes are not slow, whatever is usual.
     may_be = ~np.isnan(base) & (is_above & most | np.isin(parts.nodes, memory.codes("slow-node")))
     if may_be.any():  # medians of large groups take long
         base[may_be] = parts.by_node.medians(np.where(may_be[parts.at], parts.expected, np.nan))[may_be]
@@ -432,11 +432,11 @@ def _slow_client(window: Window, memory: Memory, figures: Figures) -> Finding | 
 
 @dataclass(frozen=True, slots=True)
 class Commits:
-    """How long commits take [ms]; NaN where unknown.
+    """Latencies of commits [ms]; NaN where unknown.
 
     Attributes:
-        own_ms: of each row, less what its coordinator takes longer than before.
-        delay_ms: of each row, what that is.
+        own_ms: of each row, without the delay of its coordinator.
+        delay_ms: of each row, the delay of its coordinator.
     """
 
     own_ms: Numbers
@@ -449,10 +449,10 @@ def commits_of(window: Window, memory: Memory, figures: Figures) -> Commits:
 
 
 def _commits(window: Window, memory: Memory, figures: Figures) -> Commits:
-    """Commits less the delay of each group's coordinator, or the longest of its cluster where that is not known.
+    """Commits without the delay of each group's coordinator, or the longest of its cluster where that is not known.
 
-    A coordinator's delay is that of its node, or what commits of most clients that it coordinates take longer: its
-    other work may be fast.
+    A coordinator's delay is that of its node, or that of the commits of most clients that it coordinates, if longer:
+    its other requests may be fast.
     """
     parts, clients, coordinator = parts_of(window, memory, figures), window.clients, window.coordinator
     commit_ms = _no_wait(window, "commit_latency_avg_ms")
@@ -486,11 +486,11 @@ def _not_away(window: Window, column: str) -> Numbers:
 
 
 def _slow_commits(window: Window, memory: Memory, parts: Parts, figures: Figures) -> Threshold:
-    """Commits of each client, less what its coordinator takes.
+    """Test of the commits of each client, without the delay of its coordinator.
 
-    Unknown where what is left is less than a third of what was taken off, which is not known to the millisecond: 7 ms
-    beside the 230 ms of a slow coordinator. Where its fetches take no longer, from each broker if they are known by
-    broker, it is its coordinator or the path to it; where they are unknown, so is this.
+    Unknown if the rest is less than a third of the subtracted delay, which is not exact: 7 ms beside the 230 ms of a
+    slow coordinator. If the client's fetches (from each broker, if they are known by broker) take no longer, the
+    coordinator or the path to it is slow; if they are unknown, so is the result.
     """
     of_nodes, clients = figures.of["slow-node"], window.clients
     own = commits_of(window, memory, figures)
@@ -516,7 +516,7 @@ def _slow_commits(window: Window, memory: Memory, parts: Parts, figures: Figures
 
 
 def _beside_usual(column: str, window: Window, memory: Memory, figures: Figures) -> tuple[Numbers, Numbers]:
-    """The log of a latency of each client [ms] and 1, now and usually; NaN where unknown. The history learns of it."""
+    """log(1 + latency [ms]) of each client, now and usually; NaN where unknown. Updates the history."""
     clients, history = window.clients, memory.history(column)
     taken = np.log1p(_no_wait(window, column))
     least_s = figures.history_s(window.length_s)
@@ -529,11 +529,11 @@ def _beside_usual(column: str, window: Window, memory: Memory, figures: Figures)
 
 
 def fetches_wait_as_usual(window: Window, memory: Memory, figures: Figures, wanted: Numbers) -> Numbers:
-    """True for those of these rows whose fetches take as long as before, on half of their links or more.
+    """True for the wanted rows whose fetches take as long as before on at least half of their links.
 
-    Then as much data comes at a time. False where that is not known.
+    Then data comes in bursts as before. False where that is not known.
     """
-    parts = parts_of(window, memory, figures)  # also where none is wanted: histories learn of it
+    parts = parts_of(window, memory, figures)  # also where none is wanted: it updates histories
     if not wanted.any():
         return wanted
     links = np.flatnonzero(wanted[parts.row] & (parts.wait > 0)[parts.path_of])
@@ -543,20 +543,19 @@ def fetches_wait_as_usual(window: Window, memory: Memory, figures: Figures, want
 
 
 def _fetches_by_path(window: Window, parts: Parts, wanted: Numbers) -> Numbers:
-    """Of the clients that are wanted how much longer fetches take from all their brokers (log)."""
-    found, codes = np.full(len(wanted), np.nan), window.clients.codes
+    """Delay of the fetches of each wanted client from most of its brokers (log)."""
+    by_client, codes = np.full(len(wanted), np.nan), window.clients.codes
     place = np.searchsorted(codes, parts.client)
     is_one = (parts.wait > 0) & wanted[place]
     longer = parts.by_series.medians(np.where(is_one, parts.value - parts.expected - parts.node_part, np.nan), low=True)
-    found[place[is_one]] = longer[parts.series[is_one]]
-    return found
+    by_client[place[is_one]] = longer[parts.series[is_one]]
+    return by_client
 
 
 def _slow_path(window: Window, memory: Memory, figures: Figures) -> Finding | None:
     parts = parts_of(window, memory, figures)
     sizes = np.bincount(parts.series, minlength=len(parts.series) + 1)[parts.series]
-    # Beside what this path would take with what its node and its client have in common: `least_ms` is of that, not of
-    # what is left when it is divided by it.
+    # Compared with the path's usual latency plus the parts of its node and its client: `least_ms` counts from there.
     common = parts.node_part + np.fmax(parts.client_part, 0)
     is_clean = (parts.own - parts.node_part < _ALIKE) & ~np.isnan(parts.own)
     clean = np.bincount(parts.series[is_clean], minlength=len(sizes) + 1)[parts.series]
@@ -566,7 +565,7 @@ def _slow_path(window: Window, memory: Memory, figures: Figures) -> Finding | No
         "client answer as before",
         others=sizes - 1,
     )  # fmt: skip
-    # Only of paths that are bad, or were: there are several for each client.
+    # Only paths that are bad, or were: there are several for each client.
     code = parts.client * PATHS + parts.node
     is_subject = test.is_bad | np.isin(code, memory.codes("slow-path"))
     subjects = Subjects.by("path", np.where(is_subject, code, -1))
@@ -590,8 +589,8 @@ OF_NODES: Final = (
         find=_slow_node,
         action="Check disk, CPU, network and request queue of broker {subject}; move leaders away while it is slow.",
         needs=_EVERY,
-        # Not slow-client, slow-path or deploy-regression: these are judged by what is left without the node's part.
-        # Records fail after 120 s (delivery.timeout.ms): by a queue that is full or long, which `buffer-full` finds.
+        # Not slow-client, slow-path or deploy-regression: these are judged without the node's part.
+        # Records fail after 120 s (delivery.timeout.ms) in a full or long queue, which is the verdict `buffer-full`.
         explains=("buffer-full", "lagging"),
     ),
 )

@@ -1,4 +1,4 @@
-"""How clients come, connect and end: connections, crashes, silence, and clocks."""
+"""The life of clients: connections, crashes, silence, and clocks."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,24 +19,24 @@ _SHORT_US: Final = 600 * _US
 _BITS_OF_S: Final = 33
 """Enough for the seconds of two centuries."""
 _SPREAD: Final = 1.25
-"""Push intervals that the first pushes of a job by the clock are apart at most, beside its period."""
+"""Largest range of a scheduled job's first pushes around its period [push intervals]."""
 _FIRST_PUSH: Final = 12**-0.5
 """Standard deviation of the time from the start of a client to its first push: half an interval to one and a half."""
 _CERTAIN: Final = 3.0
-"""Standard errors that a period is off each that schedulers have, if it is none of them."""
+"""Least difference of a period from each period of schedulers for it to be another one [standard errors]."""
 _PERIODS_US: Final = np.array([60 * minutes * _US for minutes in range(1, 61) if 60 % minutes == 0])
 _LEAST_LIVES: Final = 3
 _LONGEST_INTERVALS: Final = 1.75
-"""Between two pushes of which none is missing."""
+"""Longest time between two pushes without a missing one [push intervals]."""
 _LONGEST_WAIT: Final = 1.5
-"""Push intervals until the first push after a client was given another interval, at most."""
+"""Longest time to the first push after a client got another interval [push intervals]."""
 
 
 def _connection_churn(window: Window, memory: Memory, figures: Figures) -> Finding:
     """Instances older than ten minutes: one that starts opens a connection to each broker."""
     rows = window.rows
     is_old = window.begin_us - memory.instances["first_us"][window.instance] > figures["young_s"] * _US
-    found = of_clients(
+    finding = of_clients(
         window,
         [
             Threshold(
@@ -49,11 +49,11 @@ def _connection_churn(window: Window, memory: Memory, figures: Figures) -> Findi
         ],
         judged=is_old,
     )
-    return replace(found, left_out={TOO_YOUNG: ~is_old})
+    return replace(finding, left_out={TOO_YOUNG: ~is_old})
 
 
 def _crash_loop(window: Window, memory: Memory, figures: Figures) -> Finding:
-    """Short lives one after the other: of each client id the longest chain that goes on."""
+    """Short lives one after the other: the longest chain of each client id that still goes on."""
     known = memory.instances
     first, interval_us = known["first_us"], known["interval_s"] * _US
     last, is_alive = _last_pushes(window, memory)
@@ -70,8 +70,8 @@ def _crash_loop(window: Window, memory: Memory, figures: Figures) -> Finding:
         known_after_us = _LONGEST_INTERVALS * interval_us[lives].max()  # the end of a life
         goes_on_us = window.end_us - gap_us - known_after_us - window.length_s * _US
         chain = _chain(first[lives], last[lives], gap_us, goes_on_us)
-        # The absence of a terminating push says nothing of Java's producers: only that they start at odd times, or
-        # that the first of them came in place of one that had run for long, which no job does.
+        # For Java's producers the absence of a terminating push proves nothing: a crash loop shows in irregular starts,
+        # or in a first life that follows a long one, which a job's does not.
         ends_silently = not known["says_when_it_ends"][lives].any()
         by_clock = ends_silently and _is_by_clock(chain, interval_us[lives].max())
         by_clock = by_clock and not _follows_a_long_life(client, chain, gap_us, memory)
@@ -102,7 +102,7 @@ def _crash_loop(window: Window, memory: Memory, figures: Figures) -> Finding:
 
 
 def _chain(first: Numbers, last: Numbers, gap_us: float, goes_on_us: float) -> list[float]:
-    """The beginnings of the most lives that follow one another up to now; none if the last of them is over for long.
+    """Beginnings of the longest chain of lives up to now; empty if its last life ended long ago.
 
     Several instances of a client id may crash at the same time: each life follows one that no other follows.
     """
@@ -119,13 +119,13 @@ def _chain(first: Numbers, last: Numbers, gap_us: float, goes_on_us: float) -> l
 
 
 def _is_by_clock(begins: list[float], interval_us: float) -> bool:
-    """True if beginnings lie evenly, but for one of them, and a whole part of an hour apart: a scheduler starts a job.
+    """True if beginnings, but for one of them, are even and a whole part of an hour apart: a scheduler starts a job.
 
     Only first pushes are seen, and Java's come half a push interval to one and a half after the start. With a push
     each 60 s, those of a job that runs every five minutes are up to 60 s off; lives of two to five minutes, which end
-    by chance, are 80 s off after eight of them or so. But their period is known before: seven beginnings say it within
-    3.3 s, and 221 s is no scheduler's. Of jobs of 3 to 12 minutes 1 % are taken for a loop, of such loops 13 % for a
-    job after seven lives.
+    by chance, are 80 s off after about eight of them. But their period is known before: seven beginnings give it within
+    3.3 s, and 221 s is not a scheduler's. Of jobs of 3 to 12 minutes 1 % are taken for a loop; of such loops 13 % for
+    a job after seven lives.
     """
     even = np.array(begins)
     count = len(even)
@@ -143,7 +143,7 @@ def _is_by_clock(begins: list[float], interval_us: float) -> bool:
 
 
 def _follows_a_long_life(client: int, begins: list[float], gap_us: float, memory: Memory) -> bool:
-    """True if a chain began as an instance ended that had lived longer than a life of a chain: its first crash."""
+    """True if a chain began when an instance with a longer life ended: that was its first crash."""
     known = memory.instances
     is_own = (known["client"] == client) & (known["last_us"] - known["first_us"] >= _SHORT_US)
     since_us = begins[0] - known["last_us"][is_own] if begins else np.zeros(0)
@@ -151,14 +151,14 @@ def _follows_a_long_life(client: int, begins: list[float], gap_us: float, memory
 
 
 def _now_us(window: Window) -> int:
-    """The latest push of all, not the window's end: of the last window a run may have a part alone."""
+    """Time of the latest push, not the window's end [us]: a run may have only a part of its last window."""
     return min(window.end_us, int(window.rows.micros("seen_at").max(initial=0)))
 
 
 def _last_pushes(window: Window, memory: Memory) -> tuple[Numbers, Numbers]:
-    """Of each instance the receipt of its last push up to the window's end, and whether it pushes without points.
+    """Receipt of each instance's last push up to the window's end [us], and True if it pushes without points.
 
-    A push without any point has no row: only the time of the latest of all is known.
+    A push without points has no row: only the time of the latest one is known.
     """
     known = memory.instances
     later = known["latest_us"]
@@ -203,11 +203,11 @@ def _silent(window: Window, memory: Memory, figures: Figures) -> Finding:
 
 
 def _drop_those_that_waited(window: Window, memory: Memory, figures: Figures) -> None:
-    """Drops the silences of instances that were waiting for a longer interval, which their next push shows.
+    """Drops the silences of instances that only waited for a longer interval, as their next push shows.
 
-    A client learns of it as a push is refused, an interval after its last one, and then waits for 1.5 new ones at most
-    (KIP-714, Client behavior). With 60 s before and 300 s after it sends nothing for up to 510 s, and a minute
-    (`more_s`), and is well; by the interval before, it was silent after 240 s.
+    A client gets the new interval when a push is refused, one interval after its last push, and then waits for at most
+    1.5 new ones (KIP-714, Client behavior). With 60 s before and 300 s after, a healthy client sends nothing for up to
+    510 s, and a minute (`more_s`); by the old interval, it was silent after 240 s.
     """
     known, cases = memory.instances, memory.cases.get("silent", {})
     for code in [code for code in cases if known["last_us"][code] >= window.begin_us]:
@@ -219,20 +219,20 @@ def _drop_those_that_waited(window: Window, memory: Memory, figures: Figures) ->
 
 
 def _stays(memory: Memory, patterns: Sequence[str]) -> Numbers:
-    """True for instances whose client ids run day and night, says the operator."""
+    """True for instances whose client ids run day and night, by the operator's patterns."""
     clients = memory.registry.clients
     names = pa.array([clients.parts(code)[1] for code in range(len(clients))] if patterns else [], pa.string())
-    found = np.zeros(len(clients), np.bool_)
+    stays = np.zeros(len(clients), np.bool_)
     for pattern in patterns:
-        found |= matches(names, pattern)
-    return found[memory.instances["client"]]
+        stays |= matches(names, pattern)
+    return stays[memory.instances["client"]]
 
 
 def _is_replaced(suspects: Numbers, memory: Memory, figures: Figures) -> Numbers:
-    """True for those of these instances that another of their client id followed at once: they were started again.
+    """True for suspects that another instance of their client id followed at once: they were started again.
 
-    At once is within `gap_s` of crash-loop and two push intervals, since only pushes are seen. One that lived shortly
-    is replaced by any later one: it crashed, and may do so again.
+    At once is within `gap_s` of crash-loop plus two push intervals, since only pushes are seen. An instance with a
+    short life is replaced by any later one: it crashed, and may do so again.
     """
     known = memory.instances
     others = np.flatnonzero(np.isin(known["client"], known["client"][suspects]))
@@ -245,8 +245,8 @@ def _is_replaced(suspects: Numbers, memory: Memory, figures: Figures) -> Numbers
     gap_s = (next_one & (1 << _BITS_OF_S) - 1) - last_s
     is_short = known["last_us"][suspects] - known["first_us"][suspects] < _SHORT_US
     at_once = gap_s <= figures["gap_s"] + 2 * known["interval_s"][suspects]
-    found: Numbers = is_there & (is_short | at_once)
-    return found
+    is_replaced: Numbers = is_there & (is_short | at_once)
+    return is_replaced
 
 
 def _clock_skew(window: Window, memory: Memory, figures: Figures) -> Finding:

@@ -1,9 +1,9 @@
-"""Clients beside their peers, and brokers beside the others of the same clients: what needs no history.
+"""Comparisons without a history: clients with their peers, and brokers with the other brokers of the same clients.
 
-What is slow from its first window on may also be far away, which is nothing to report. What tells them apart: no
-distance takes longer than `far_ms`; a client far from most brokers is near to those of its own region, if there are
-any, while a slow client waits for all of them as much longer; and a region has several clients alike. Where a client
-stands alone, far from every broker, latencies cannot tell: such a finding is a hint.
+A client that is slow from its first window on may also be far away, which is nothing to report. Three things tell the
+two apart: no distance takes longer than `far_ms`; a client far from most brokers is near to those of its own region, if
+there are any, while a slow client waits longer for all of them; and a region has several such clients. For a single
+client far from every broker, latencies cannot decide: such a finding is a hint.
 """
 
 from typing import Final, NamedTuple
@@ -15,33 +15,33 @@ from fleetgauge.verdicts.rules import Figures
 from fleetgauge.verdicts.window import Groups, Window, medians, numbered
 
 _LEAST_CLIENTS: Final = 3
-"""Client ids of peers: one or two may work otherwise for reasons of their own."""
+"""Least number of other client ids among peers: one or two may differ for reasons of their own."""
 
 _TO_SIGMA: Final = 1.4826
-"""Of a median absolute deviation, for normal values."""
+"""Standard deviation per median absolute deviation, for normal values."""
 
 _LEAST_SIGMA: Final = 0.1
 _STEP_MS: Final = 1.0
-"""What latencies vary by at least: so much (log), and the millisecond that librdkafka rounds to."""
+"""Least variation of latencies: `_LEAST_SIGMA` (log), and the millisecond to which librdkafka rounds."""
 
 _OF_ALL: Final = 0.5
-"""Of the time that a slow client waits longer for most of its brokers, what it waits longer for each of them."""
+"""Least delay of a slow client at each of its brokers, as a share of its delay at most of them."""
 
 _ALIKE: Final = float(np.log(1.3))
 """Latencies this near to each other (log) are alike."""
 _OF_A_REGION: Final = 2
-"""Other clients that wait as long, from which on they may be a region."""
+"""Least number of other clients that wait as long for them to be a region."""
 
 
 class BesideNodes(NamedTuple):
-    """Brokers beside the others; arrays of nodes, but `is_slow`, of paths.
+    """Brokers compared with others; arrays by node, but `is_slow` by path.
 
     Attributes:
-        expected: log of what requests of the same clients to the others take, 0 where it is not slow for most of them;
-            NaN where that is not known.
-        effect: how far above it is (log); 0 where it is not so for most clients.
-        slow, clients: for how many it is slow, of how many.
-        is_slow: paths that are.
+        expected: latency of the same clients' requests to the others (log); 0 where the broker is not slow for most of
+            them, NaN where that is not known.
+        effect: excess over `expected` (log); 0 where the broker is not slow for most clients.
+        slow, clients: number of clients for which it is slow, and of all.
+        is_slow: True for slow paths.
     """
 
     expected: Numbers
@@ -54,13 +54,13 @@ class BesideNodes(NamedTuple):
 def beside_other_nodes(
     value: Numbers, by_series: Groups, by_node: Groups, is_used: Numbers, figures: Figures
 ) -> BesideNodes:
-    """How each broker does beside the others of the same clients.
+    """Compares each broker with the other brokers of the same clients.
 
     Args:
         value: log of the latency of each path.
         by_series: the paths by their clients.
         by_node: the paths by their nodes.
-        is_used: paths whose latencies do not depend on how long data is waited for.
+        is_used: True for paths whose latencies do not depend on waits for data.
         figures: of slow-node.
     """
     series, at, count = by_series.of, by_node.of, len(by_node)
@@ -81,13 +81,13 @@ def beside_other_nodes(
 
 
 class BesidePeers(NamedTuple):
-    """Clients beside their peers; arrays of series (a client id, role and library).
+    """Clients compared with their peers; arrays by series (a client id, role and library).
 
     Attributes:
-        expected: log of what its peers wait for the same brokers; NaN where it has too few.
-        effect: how far above it is (log); 0 where it is no outlier, or as far away as others are.
-        instances: of its peers.
-        may_be_far: true where distance may be the reason.
+        expected: latency of its peers at the same brokers (log); NaN where it has too few peers.
+        effect: excess over `expected` (log); 0 where it is not an outlier, or as far away as others are.
+        instances: number of its peers' instances.
+        may_be_far: True where distance may be the reason.
     """
 
     expected: Numbers
@@ -99,23 +99,23 @@ class BesidePeers(NamedTuple):
 def beside_peers(
     window: Window, path_of: Numbers, series: Numbers, at: Numbers, value: Numbers, figures: Figures
 ) -> BesidePeers:
-    """How each client does beside others with its prefix, or else its principal, and its role, library and brokers.
+    """Compares each client with others of its prefix, or else its principal, and of its role, library and brokers.
 
     All are screened by their mean over brokers; only candidates are compared broker by broker.
 
     Args:
         window: of the latencies.
-        path_of: of each of its links the path.
-        series: of each path the client.
-        at: of each path the node.
-        value: of each path the log of its latency.
+        path_of: path of each of its links.
+        series: client of each path.
+        at: node of each path.
+        value: log of the latency of each path.
         figures: of slow-client.
     """
     count = int(series.max(initial=-1)) + 1
-    found = BesidePeers(np.full(count, np.nan), np.zeros(count), np.zeros(count, np.int64), np.zeros(count, np.bool_))
+    result = BesidePeers(np.full(count, np.nan), np.zeros(count), np.zeros(count, np.int64), np.zeros(count, np.bool_))
     known = ~np.isnan(value)
     if not known.any():
-        return found
+        return result
     links = window.links
     row_of, role_of = np.zeros(count, np.int64), np.zeros(count, np.int64)
     row_of[series[path_of]], role_of[series[path_of]] = links.row, links.role
@@ -132,20 +132,20 @@ def beside_peers(
         peers = np.bincount(group, size, int(group.max()) + 1)[group] - size
         enough = (ids > _LEAST_CLIENTS) & (peers >= figures["least_peers"])
         chosen[enough] = number
-        found.instances[enough] = peers[enough]
+        result.instances[enough] = peers[enough]
     is_candidate = _screened(series, at, value, kind, groups, chosen, figures)
     for number, group in enumerate(groups):
         wanted = is_candidate & (chosen == number)
         if wanted.any():
-            _compare(series, at, value, group, wanted, figures, found)
-    outliers = np.flatnonzero(~np.isnan(found.expected) & (found.effect > 0))
-    is_region = _are_alike(series, value, kind // 4, outliers, count) & found.may_be_far[outliers]
-    found.effect[outliers[is_region]] = 0.0
-    return found
+            _compare(series, at, value, group, wanted, figures, result)
+    outliers = np.flatnonzero(~np.isnan(result.expected) & (result.effect > 0))
+    is_region = _are_alike(series, value, kind // 4, outliers, count) & result.may_be_far[outliers]
+    result.effect[outliers[is_region]] = 0.0
+    return result
 
 
 def without_number(client_ids: Array) -> Array:
-    """The prefix of each client id: what is before the number that it ends with.
+    """The prefix of each client id: the id without the number at its end.
 
     >>> without_number(pa.array(["orders-12", "orders"])).to_pylist()
     ['orders', 'orders']
@@ -154,14 +154,14 @@ def without_number(client_ids: Array) -> Array:
 
 
 def _groups(window: Window, row_of: Numbers, kind: Numbers) -> tuple[Numbers, Numbers]:
-    """Of each series a number of its prefix and kind, and one of its principal and kind."""
-    found = []
+    """Number of each series' prefix and kind, and number of its principal and kind."""
+    groups = []
     at = pa.array(row_of)
     ids, principals = (window.rows.column(name).take(at).fill_null("") for name in ("client_id", "principal"))
     for texts in (without_number(ids), principals):
         codes = as_numpy(texts.dictionary_encode().indices).astype(np.int64)
-        found.append(numbered(codes * (int(kind.max(initial=0)) + 1) + kind)[1])
-    return found[0], found[1]
+        groups.append(numbered(codes * (int(kind.max(initial=0)) + 1) + kind)[1])
+    return groups[0], groups[1]
 
 
 def _screened(
@@ -183,16 +183,16 @@ def _screened(
         if is_chosen.any():
             middle = medians(group, np.where(many > 0, mean, np.nan), int(group.max()) + 1, low=True)
             usual[is_chosen] = middle[group[is_chosen]]
-    found: Numbers = (chosen >= 0) & (many > 0) & (mean - usual > np.log(figures["factor"]) / 2) & (least > 0)
-    return found
+    is_screened: Numbers = (chosen >= 0) & (many > 0) & (mean - usual > np.log(figures["factor"]) / 2) & (least > 0)
+    return is_screened
 
 
 def _compare(
-    series: Numbers, at: Numbers, value: Numbers, group: Numbers, wanted: Numbers, figures: Figures, found: BesidePeers
+    series: Numbers, at: Numbers, value: Numbers, group: Numbers, wanted: Numbers, figures: Figures, result: BesidePeers
 ) -> None:  # fmt: skip
     """Compares some series with their groups, broker by broker."""
     count = len(group)
-    judged = max(int(np.count_nonzero(found.instances)), 2)
+    judged = max(int(np.count_nonzero(result.instances)), 2)
     has = np.isin(group, group[wanted])[series]
     series, at, value = series[has], at[has], value[has]
     place = numbered(group[series] * (int(at.max()) + 1) + at)[1]
@@ -205,25 +205,25 @@ def _compare(
     more_ms = np.expm1(value) - np.expm1(usual)
     most_ms, certain = (medians(series, each, count, low=True) for each in (more_ms, (value - usual) / sigma))
     least_ms = -_largest(series, -more_ms, count)
-    # The farthest of so many normal values is about sqrt(2 ln n) deviations off.
+    # The farthest of n normal values is about sqrt(2 ln n) deviations off.
     is_outlier = (certain > figures["deviations"] + float(np.sqrt(2 * np.log(float(judged))))) & (
         least_ms >= _OF_ALL * most_ms
     )
     effect = medians(series, value - usual, count, low=True)
-    found.expected[wanted] = medians(series, usual, count)[wanted]
-    found.effect[wanted] = np.where(is_outlier, effect, 0.0)[wanted]
-    found.may_be_far[wanted] = ~(least_ms >= figures["far_ms"])[wanted]
+    result.expected[wanted] = medians(series, usual, count)[wanted]
+    result.effect[wanted] = np.where(is_outlier, effect, 0.0)[wanted]
+    result.may_be_far[wanted] = ~(least_ms >= figures["far_ms"])[wanted]
 
 
 def _largest(groups: Numbers, values: Numbers, count: int) -> Numbers:
-    found = np.full(count, -np.inf)
+    largest = np.full(count, -np.inf)
     has = ~np.isnan(values)
-    np.maximum.at(found, groups[has], values[has])
-    return found
+    np.maximum.at(largest, groups[has], values[has])
+    return largest
 
 
 def _are_alike(series: Numbers, value: Numbers, kind: Numbers, outliers: Numbers, count: int) -> Numbers:
-    """True for those of these series that wait about as long as two others or more of their cluster and role."""
+    """True for the outliers that wait about as long as two or more others of their cluster and role."""
     if not len(outliers):
         return np.zeros(0, np.bool_)
     level = medians(series, value, count, low=True)

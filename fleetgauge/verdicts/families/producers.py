@@ -18,7 +18,7 @@ def _small_batches(window: Window, memory: Memory, figures: Figures) -> Finding:
     rate = rows.number("request_rate_per_s")
     is_busy = rate >= figures["requests_per_s"]
     more = {"rate": rate}
-    found = of_clients(
+    finding = of_clients(
         window,
         [
             Threshold(
@@ -35,8 +35,8 @@ def _small_batches(window: Window, memory: Memory, figures: Figures) -> Finding:
         judged=~np.isnan(rows.number("records_per_request_avg")),
     )  # fmt: skip
     if window.traffic is None:
-        return found
-    return beside_traffic(window, found, _small_by_traffic(window, window.traffic, figures), is_rate=True)
+        return finding
+    return beside_traffic(window, finding, _small_by_traffic(window, window.traffic, figures), is_rate=True)
 
 
 def _small_by_traffic(window: Window, traffic: Traffic, figures: Figures) -> list[Threshold]:
@@ -60,14 +60,14 @@ def _small_by_traffic(window: Window, traffic: Traffic, figures: Figures) -> lis
 
 
 def _fine(rate: Numbers) -> Numbers:
-    """A number that is below no bound; NaN where the rate is not known."""
+    """Infinity, which is never below a bound; NaN where the rate is not known."""
     return np.where(np.isnan(rate), np.nan, np.inf)
 
 
 def _uncompressed(window: Window, memory: Memory, figures: Figures) -> Finding:
     rows = window.rows
     ratio, sent = rows.number("compression_rate_avg"), rows.number("bytes_sent_per_s")
-    found = of_clients(
+    finding = of_clients(
         window,
         [
             Threshold(
@@ -78,7 +78,7 @@ def _uncompressed(window: Window, memory: Memory, figures: Figures) -> Finding:
         ],
     )  # fmt: skip
     if window.traffic is None:
-        return found
+        return finding
     sums = window.traffic.sums[PRODUCE]
     is_plain = sums["uncompressed"] >= sums["batches"]
     rate = per_instance(window, window.traffic, np.where(is_plain, sums["record_bytes"], 0.0))
@@ -87,7 +87,7 @@ def _uncompressed(window: Window, memory: Memory, figures: Figures) -> Finding:
         observed=np.where(sums["batches"] > 0, rate, np.nan), share=window.traffic.share,
         says="{subject} sends {observed} (limit {bound}) without compression through a gateway",
     )  # fmt: skip
-    return beside_traffic(window, found, [plain], is_rate=True)
+    return beside_traffic(window, finding, [plain], is_rate=True)
 
 
 def _buffer_full(window: Window, memory: Memory, figures: Figures) -> Finding:
@@ -122,15 +122,15 @@ def _buffer_full(window: Window, memory: Memory, figures: Figures) -> Finding:
 def _record_errors(window: Window, memory: Memory, figures: Figures) -> Finding:
     rows = window.rows
     sent, retries = rows.number("records_sent"), rows.number("record_retries")
-    # A moment of errors may lie in two windows, and in pushes of several instances: how long it was so is said by the
-    # pushes that have some, of which each has a failed record, and the first of all says only that it began.
+    # A moment of errors may fall into two windows, and into pushes of several instances. Its duration follows from the
+    # pushes with errors, each of which has a failed record; the first of all shows only that it began.
     errors, pushes = rows.number("record_errors"), np.maximum(rows.number("pushes"), 1)
-    failing = rows.number("record_error_pushes")  # 0 or null where its rate is not asked for
+    failing = rows.number("record_error_pushes")  # 0 or null where its rate is not subscribed to
     failing = np.minimum(np.where(failing > 0, failing, pushes), errors)
     has_begun = np.isin(window.client, memory.codes("record-errors"))
     part = np.nan_to_num(np.where(has_begun, failing, failing - 1)) / pushes
     share = retries / np.maximum(np.nan_to_num(sent), 1)
-    found = of_clients(
+    finding = of_clients(
         window,
         [
             Threshold(
@@ -145,14 +145,14 @@ def _record_errors(window: Window, memory: Memory, figures: Figures) -> Finding:
         ],
     )  # fmt: skip
     if window.traffic is None:
-        return found
+        return finding
     sums = window.traffic.sums[PRODUCE]
     failed = Threshold(
         metric="traffic.errors", unit="ratio", bound=figures["retry_share"], share=window.traffic.share,
         observed=np.where(sums["batches"] > 0, sums["errors"] / np.maximum(sums["batches"], 1), np.nan),
         says="brokers answer {observed} of the batches of {subject} with an error (limit {bound})",
     )  # fmt: skip
-    return beside_traffic(window, found, [failed])
+    return beside_traffic(window, finding, [failed])
 
 
 VERDICTS: Final = (

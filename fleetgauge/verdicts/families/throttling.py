@@ -1,4 +1,4 @@
-"""Clients that brokers hold back for their quota."""
+"""Clients that brokers or gateways throttle by a quota."""
 
 from typing import Final
 
@@ -15,10 +15,10 @@ from fleetgauge.verdicts.witnesses.traffic import FETCH, PRODUCE, Traffic
 
 def _throttled(window: Window, memory: Memory, figures: Figures) -> Finding:
     latency_ms = _latency_ms(window)
-    found = of_clients(window, [_test(window, figures, latency_ms, *each) for each in _REQUESTS])
+    finding = of_clients(window, [_test(window, figures, latency_ms, *each) for each in _REQUESTS])
     if window.traffic is None:
-        return found
-    return beside_traffic(window, found, [_of_traffic(window.traffic, figures, *each) for each in _APIS])
+        return finding
+    return beside_traffic(window, finding, [_of_traffic(window.traffic, figures, *each) for each in _APIS])
 
 
 _REQUESTS: Final = (("produce", "request_rate_per_s"), ("fetch", "fetch_rate_per_s"))
@@ -26,11 +26,12 @@ _APIS: Final = (("produce", PRODUCE), ("fetch", FETCH))
 
 
 def _test(window: Window, figures: Figures, latency_ms: Numbers, request: str, rate: str) -> Threshold:
-    """The part of the time that a client is held back, per broker.
+    """Test of the share of the time that brokers throttle a client, per broker.
 
-    Of Java it is its requests' rate times the mean throttle time: 20 a second to 2 brokers of 30 ms are 0.3. Others
-    send no rate: theirs is the throttle time's part of a request's whole time, if most pushes have any. franz-go's
-    average is that already: it divides the sum of its throttle times by the push interval.
+    For Java it is the request rate times the mean throttle time: 20 requests per second to 2 brokers, throttled by
+    30 ms each, are 20 * 0.03 / 2 = 0.3. Others send no rate: for them it is throttle time / (throttle time + latency),
+    if most pushes have a throttle time. franz-go's average is the share already: it divides the sum of its throttle
+    times by the push interval.
     """
     rows = window.rows
     throttle_ms = rows.number(f"{request}_throttle_avg_ms")
@@ -53,10 +54,10 @@ def _test(window: Window, figures: Figures, latency_ms: Numbers, request: str, r
 
 
 def _of_traffic(traffic: Traffic, figures: Figures, request: str, api: int) -> Threshold:
-    """The part of the time that a gateway holds a client back, if it does so at most requests.
+    """Test of the share of the time that a gateway throttles a client, if it throttles most of its requests.
 
-    By the throttle time's part of a request's whole time, as of libraries without a rate. No instance can be held back
-    for longer than all together are.
+    The share is throttle time / (throttle time + broker time), as for libraries without a rate. An instance cannot be
+    throttled for longer than all of them together.
     """
     sums = traffic.sums[api]
     requests, throttle_ms = sums["requests"], sums["throttle_time_ms"]
@@ -76,7 +77,7 @@ def _of_traffic(traffic: Traffic, figures: Figures, request: str, api: int) -> T
 
 
 def _latency_ms(window: Window) -> Numbers:
-    """The mean over a client's links."""
+    """Mean latency over the links of each row [ms]."""
     links = window.links
     total = np.bincount(links.row, links.latency_ms, minlength=len(window))
     return total / np.maximum(window.link_count, 1)
@@ -96,7 +97,7 @@ VERDICTS: Final = (
         roles=("producer", "consumer", "share-consumer"),
         by_traffic=("produce", "fetch"),
         explains=(
-            "silent",  # brokers read nothing from a connection that they hold back, pushes included
+            "silent",  # brokers read nothing from a throttled connection, not even pushes
             "slow-client",
             "slow-path",
             "buffer-full",

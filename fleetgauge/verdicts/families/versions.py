@@ -18,7 +18,7 @@ _KNOWN_FAULTS: Final = (
     ("librdkafka", parse_range(">=2.5.0, <2.5.3"), "crashes when it has none of the metrics that it is asked for"),
     ("librdkafka", parse_range("<2.10.1"), "may send an empty payload and metrics twice"),
 )
-"""That concern telemetry or data: library, versions, and what they do."""
+"""Faults that concern telemetry or data: library, versions, and effect."""
 
 
 def _outdated(window: Window, memory: Memory, figures: Figures) -> Finding:
@@ -63,7 +63,7 @@ def _outdated(window: Window, memory: Memory, figures: Figures) -> Finding:
 
 @lru_cache(maxsize=10_000)
 def _known(library: str, text: str) -> tuple[int, str]:
-    """The major version, -1 if it is not known, and what fault it has, if any."""
+    """Major version (-1 if unknown), and its known fault; "" if it has none."""
     part = version_of_part(text, "rdkafka") if library == DIALECTS[LIBRDKAFKA] else None
     version = parse_version(part or text)
     if version is None or not library:

@@ -1,1 +1,1 @@
-"""What else is known of a client: committed offsets, traffic, single points, waits for poll()."""
+"""Sources beside the wide rows: committed offsets, traffic of gateways, single points, waits for poll()."""

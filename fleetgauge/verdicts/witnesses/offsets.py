@@ -1,7 +1,7 @@
 """Consumer groups as brokers know them: samples of committed and end offsets, and the trend of each lag.
 
-A trend is that of the last ten samples, and knows no threshold of lag: a group may be a million records behind and read
-them down, or ten behind and never read them.
+A trend covers the last ten samples and has no threshold of lag: a group may be a million records behind and catch up,
+or ten behind and never read them.
 """
 
 from dataclasses import dataclass
@@ -17,17 +17,17 @@ from fleetgauge.verdicts.witnesses.timed import Rows, TimedRows
 _TEXTS: Final = ("cluster_id", "group_id", "state", "member_id", "client_id", "topic", "error")
 _NUMBERS: Final = ("partition", "committed_offset", "end_offset")
 COLUMNS: Final = ("sampled_at", *_TEXTS, *_NUMBERS)
-"""The columns of samples that are read: of `fleet.schemas.GROUP_OFFSETS`."""
+"""Columns of samples (`fleet.schemas.GROUP_OFFSETS`) that are read."""
 
 LOOKBACK_S: Final = 1200
-"""The last samples of a partition are looked for so long before the end of a window, at least its length [s]."""
+"""Time before the end of a window whose samples its trends may use [s]; at least the window's length."""
 
 _SAMPLES: Final = 10
 _LEAST: Final = 4
 """Samples that a trend needs."""
 _RISES: Final = 0.6
-"""Of all pairs of samples, by how much those in which the later lag is larger have to exceed the others: four of five
-are. Commits come in steps, so that a lag that grows does not grow from each sample to the next."""
+"""Share of all pairs of samples by which those with a larger later lag have to exceed those with a smaller one: with
+four of five pairs it is 0.8 - 0.2. Commits come in steps: a growing lag does not grow from each sample to the next."""
 
 UNKNOWN, MOVING, GROWING, REWOUND, STOPPED, STALLED = range(6)
 TRENDS: Final = ("unknown", "moving", "growing", "rewound", "stopped", "stalled")
@@ -50,7 +50,7 @@ SCHEMA: Final = pa.schema(
         ("error", pa.string()),
     ]
 )
-"""One row per group and window, made as the window is judged."""
+"""One row per group and window, created when the window is judged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,9 +60,9 @@ class Lags:
     Attributes:
         trend: a place in TRENDS.
         lag: of the last sample [records]; NaN where it is not known.
-        grown: by how much the lag is larger than in the first sample.
-        committed, written: by how much the offsets grew from the first sample to the last.
-        seconds: between these.
+        grown: growth of the lag from the first sample to the last [records].
+        committed, written: growth of the offsets from the first sample to the last [records].
+        seconds: time between these [s].
     """
 
     trend: Numbers
@@ -74,9 +74,9 @@ class Lags:
 
 
 def lags(times_us: Numbers, committed: Numbers, end: Numbers, is_assigned: Numbers) -> Lags:
-    """The trend of each row, whose samples are in the order of time, NaN where there is none.
+    """The lags of each row of samples, which are in the order of time; NaN is a missing one.
 
-    What was sampled before an end offset that went back is left out: the topic was made again, or lost records.
+    Samples before an end offset that went back are left out: the topic was created again, or lost records.
 
     >>> hours = np.arange(4.0)[None, :] * 3.6e9
     >>> def trend(committed, end, assigned=True):
@@ -118,7 +118,7 @@ def lags(times_us: Numbers, committed: Numbers, end: Numbers, is_assigned: Numbe
 
 
 def _filled(values: Numbers, known: Numbers) -> Numbers:
-    """With the value before where it is not known; the first known one before it."""
+    """Values with each gap filled by the value before it, and a gap at the beginning by the first known value."""
     at = np.maximum.accumulate(np.where(known, np.arange(values.shape[1]), 0), axis=1)
     filled = np.take_along_axis(values, at, axis=1)
     first = np.take_along_axis(values, known.argmax(axis=1)[:, None], axis=1)
@@ -132,9 +132,9 @@ class Members:
     Attributes:
         group: place of its group in `SampledGroups`.
         client: number of its client id in the registry.
-        of: tells members apart from window to window; below 0.
-        partitions: that it has.
-        lag, rate: of these together [records, records per s].
+        of: number of the member, the same in each window; below 0.
+        partitions: number of partitions that it has.
+        lag, rate: sums over these [records, records per s].
     """
 
     group: Numbers
@@ -147,15 +147,15 @@ class Members:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampledGroups:
-    """What was sampled of groups until the end of a window, in which each has a sample.
+    """Samples of groups up to the end of a window, in which each group has one.
 
     Attributes:
-        codes: numbers in the registry, in their order.
-        whole: of all partitions together.
-        partitions: of each; `group` has the place of its group, `is_assigned` whether a member has it.
+        codes: numbers in the registry, ascending.
+        whole: lags of all partitions of a group together.
+        partitions: lags of each; `group` is the place of its group, `is_assigned` True if a member has it.
         state: Kafka's name; "" where it is not known.
         members: see `Members`.
-        error: Kafka's name of what a sample failed with; "" where none did.
+        error: Kafka's name of the error of a failed sample; "" if none failed.
     """
 
     codes: Numbers
@@ -168,17 +168,17 @@ class SampledGroups:
     error: list[str]
 
     def sum(self, values: Numbers) -> Numbers:
-        """Of the partitions of each group; NaN counts as none."""
+        """Sum over the partitions of each group; NaN counts as 0."""
         return np.bincount(self.group, np.nan_to_num(values), minlength=len(self.codes))
 
     @property
     def assigned(self) -> Numbers:
-        """Partitions of each group that a member has."""
+        """Number of partitions of each group that a member has."""
         return self.sum(self.is_assigned.astype(np.float64))
 
     @property
     def trend(self) -> Numbers:
-        """Of each group: of all its partitions together, or what is wrong with some that records arrive in."""
+        """Trend of each group: rewound if a partition is, stalled if one is while records arrive, else of its sums."""
         stuck = self.sum(self.stuck)
         rewound = self.sum(self.partitions.trend == REWOUND)
         of_all = np.where(rewound > 0, REWOUND, self.whole.trend)
@@ -187,8 +187,8 @@ class SampledGroups:
     @property
     def stuck(self) -> Numbers:
         """True for partitions that stall while records arrive."""
-        found: Numbers = (self.partitions.trend == STALLED) & (self.partitions.written > 0)
-        return found
+        is_stuck: Numbers = (self.partitions.trend == STALLED) & (self.partitions.written > 0)
+        return is_stuck
 
 
 class Samples(TimedRows):
@@ -197,7 +197,7 @@ class Samples(TimedRows):
     Args:
         table: COLUMNS.
         window_s: length of the windows [s].
-        begin_us: of the first of them; what was sampled before is for trends alone [us].
+        begin_us: beginning of the first of them [us]; earlier samples serve trends only.
     """
 
     def __init__(self, table: Table, window_s: int, begin_us: int) -> None:
@@ -260,14 +260,14 @@ class _Rows(Rows):
         return is_last
 
     def _held(self, at: Numbers, is_last: Numbers, place: Numbers) -> Numbers:
-        """For the rows `at` those of the same partitions in the latest round, which know their member; else `at`."""
+        """Rows of the partitions of `at` in the latest round, which have their member; `at` where there is none."""
         key = self._partition_key(place)
         rows = np.flatnonzero(is_last & ~np.isnan(self.number["partition"]))
         if not len(rows):
             return at
         rows = rows[np.argsort(key[rows], kind="stable")]
-        found = rows[np.minimum(np.searchsorted(key[rows], key[at]), len(rows) - 1)]
-        return np.where(key[found] == key[at], found, at)
+        latest = rows[np.minimum(np.searchsorted(key[rows], key[at]), len(rows) - 1)]
+        return np.where(key[latest] == key[at], latest, at)
 
     def _partition_key(self, place: Numbers) -> Numbers:
         """A number for each row's group, topic and partition."""
@@ -281,7 +281,7 @@ class _Rows(Rows):
         return names.codes(*self.texts_of(first, *columns), at_us=at_us)[place]
 
     def _partitions(self, place: Numbers, begin_us: int) -> tuple[Numbers, dict[str, Numbers]]:
-        """Of each partition with a sample in the window its last row, and its last samples as a matrix."""
+        """Last row of each partition that has a sample in the window, and its last samples as a matrix."""
         rows = np.flatnonzero((place >= 0) & ~np.isnan(self.number["partition"]))
         key = self._partition_key(place)[rows]
         order = np.lexsort((self.times[rows], key))
@@ -297,15 +297,15 @@ class _Rows(Rows):
         matrix = {}
         values = {"times": self.times.astype(np.float64), **self.number}
         for name in ("times", "committed_offset", "end_offset"):
-            found = np.full((int(is_here.sum()), _SAMPLES), np.nan)
-            found[number[of_row[taken]], _SAMPLES - 1 - back[taken]] = values[name][rows[taken]]
-            matrix[name] = found
+            samples = np.full((int(is_here.sum()), _SAMPLES), np.nan)
+            samples[number[of_row[taken]], _SAMPLES - 1 - back[taken]] = values[name][rows[taken]]
+            matrix[name] = samples
         return rows[ends[is_here]], matrix
 
     def _whole(self, group: Numbers, matrix: dict[str, Numbers], count: int, is_assigned: Numbers) -> Lags:
-        """Sums over the partitions of each group that are known in most samples that any of them has.
+        """Lags of whole groups: sums over partitions with more than half as many samples as the group's fullest one.
 
-        A sample that one of these lacks is left out of the sums, so that they are always of the same partitions.
+        A sample that one of these lacks is left out, so that all sums are over the same partitions.
         """
         known = ~np.isnan(matrix["committed_offset"] + matrix["end_offset"])
         depth = np.zeros(count, np.int64)
@@ -313,26 +313,26 @@ class _Rows(Rows):
         full = 2 * known.sum(axis=1) > depth[group]
         sums = {}
         for name in ("committed_offset", "end_offset"):
-            found = np.zeros((count, _SAMPLES))
-            np.add.at(found, group[full], matrix[name][full])
-            sums[name] = found
+            totals = np.zeros((count, _SAMPLES))
+            np.add.at(totals, group[full], matrix[name][full])
+            sums[name] = totals
         times = np.full((count, _SAMPLES), np.nan)
         times[group[full]] = matrix["times"][full]
         has = np.bincount(group[full & is_assigned], minlength=count) > 0
-        for found in sums.values():
-            found[np.bincount(group[full], minlength=count) == 0] = np.nan
+        for totals in sums.values():
+            totals[np.bincount(group[full], minlength=count) == 0] = np.nan
         return lags(times, sums["committed_offset"], sums["end_offset"], has)
 
     def _latest_text(self, name: str, chosen: Numbers, place: Numbers, count: int) -> list[str]:
-        """Of each group the last text that is not empty."""
+        """Last text of each group that is not empty."""
         texts = self.texts[name].to_pylist()
-        found = [""] * count
+        latest = [""] * count
         rows = np.flatnonzero(chosen)
         pairs, last = np.unique((place[rows] * max(len(texts), 1) + self.text[name][rows])[::-1], return_index=True)
         for pair, _ in sorted(zip(pairs.tolist(), last.tolist(), strict=True), key=lambda each: -each[1]):
             group, text = divmod(pair, max(len(texts), 1))
-            found[group] = texts[text] or found[group]
-        return found
+            latest[group] = texts[text] or latest[group]
+        return latest
 
     def _members(
         self, is_last: Numbers, place: Numbers, at: Numbers, partitions: Lags, registry: Registry, end_us: int

@@ -1,4 +1,4 @@
-"""The points that an operator's own rules read, by client instance and push, and what is known of their clients."""
+"""The points that an operator's own rules read, by client instance and push, and the columns of their clients."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -18,7 +18,7 @@ COLUMNS: Final = (
 
 
 class Points:
-    """Points in the order of their receipt, second copies of dotted topics left out.
+    """Points in the order of their receipt, without second copies of dotted topics.
 
     Args:
         table: COLUMNS of POINTS.
@@ -40,13 +40,13 @@ class Points:
         self.at_us = as_numpy(one(self._table["received_at"]).cast(pa.int64()))
 
     def within(self, begin_us: int, end_us: int) -> "Points":
-        """Those received from one time on to before another [us]."""
+        """Points received from `begin_us` on and before `end_us`."""
         begin, end = np.searchsorted(self.at_us, [begin_us, end_us]).tolist()
-        found = object.__new__(Points)
-        found.__dict__.update(self.__dict__)
-        found._table = self._table.slice(begin, end - begin)
-        found.at_us, found.instance = self.at_us[begin:end], self.instance[begin:end]
-        return found
+        part = object.__new__(Points)
+        part.__dict__.update(self.__dict__)
+        part._table = self._table.slice(begin, end - begin)
+        part.at_us, part.instance = self.at_us[begin:end], self.instance[begin:end]
+        return part
 
     def number(self, name: str) -> Numbers:
         """A column as numbers; NaN for null."""
@@ -61,7 +61,7 @@ class Points:
         return self._table[name][row].as_py()
 
     def place_of(self, name: str, known: tuple[str, ...]) -> Numbers:
-        """For each text its place among those known; -1 for another."""
+        """Place of each text in `known`; -1 for others."""
         return places_in(pa.array(known, pa.string()), self.texts(name))
 
     def of_clients(self, match: Mapping[str, str]) -> Numbers:
@@ -82,15 +82,15 @@ class Points:
         return tuple(self.texts(name).take(pa.array(rows)) for name in _NAMES)
 
     def key(self, instance: int) -> str:
-        """Names an instance in whatever points."""
+        """Key of an instance, the same in any `Points`."""
         return str(self._keys[instance])
 
     def numbers(self, keys: Iterable[str]) -> Numbers:
-        """The numbers of those of these instances that are here."""
+        """Numbers of the instances with these keys; those without points here are left out."""
         return as_numpy(pc.index_in(pa.array(list(keys), pa.string()), value_set=self._keys).drop_null())
 
     def identity(self, instance: int) -> dict[str, Any]:
-        """What is known of a client, by the names of `clients`."""
+        """Columns of an instance's client, by name; empty if it is unknown."""
         if (row := int(self._client[instance])) < 0:
             return {}
         return dict(self._clients.slice(row, 1).to_pylist()[0])

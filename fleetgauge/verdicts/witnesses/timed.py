@@ -1,4 +1,4 @@
-"""Rows that a window takes in the order of their times, their texts as numbers."""
+"""Rows of windows in the order of their times, with texts as numbers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class TimedRows:
         time: the column of their times.
         texts: columns of texts that are read; null is ''.
         window_s: length of the windows [s].
-        begin_us: of the first of them [us].
+        begin_us: beginning of the first of them [us].
 
     Attributes:
         at: the places of the rows in the table.
@@ -30,7 +30,7 @@ class TimedRows:
         times = table[time].cast(pa.int64()).to_numpy()
         order = np.argsort(times, kind="stable")
         self.times, self.at = times[order], pa.array(order)
-        # Texts are encoded chunk by chunk: as a whole they take many times the room of their numbers.
+        # Texts are encoded chunk by chunk: all at once they take many times the memory of their numbers.
         encoded = (pc.fill_null(table[name], "").dictionary_encode().unify_dictionaries() for name in texts)
         self._texts = {name: each.combine_chunks().take(self.at) for name, each in zip(texts, encoded, strict=True)}
 
@@ -45,7 +45,7 @@ class TimedRows:
         return first, own, last
 
     def codes(self, first: int, last: int) -> dict[str, Numbers]:
-        """The places of texts in `texts`, from a row to before another."""
+        """Places in `texts`, for the rows from `first` to before `last`."""
         return {name: as_numpy(each.indices)[first:last].astype(np.int64) for name, each in self._texts.items()}
 
     @property
@@ -56,7 +56,7 @@ class TimedRows:
 
 @dataclass(slots=True, kw_only=True)
 class Rows:
-    """Some of them.
+    """Some rows of a `TimedRows`.
 
     Attributes:
         times: of the rows [us].
@@ -71,7 +71,7 @@ class Rows:
     texts: dict[str, Array]
 
     def key(self, rows: Numbers, *names: str) -> Numbers:
-        """A number for the texts of each row, the same for the same ones."""
+        """A number per row that is equal for equal texts."""
         key = np.zeros(len(rows), np.int64)
         for name in names:
             key = key * max(len(self.texts[name]), 1) + self.text[name][rows]

@@ -1,7 +1,7 @@
-"""What gateways count of clients, with telemetry and without: sums by client id and principal, which know no instances.
+"""Traffic that gateways count, of clients with telemetry and without: sums by client id and principal, not by instance.
 
-A rate is divided by the instances that telemetry knows of a client. Of a client without telemetry it is that of all its
-instances together, and such a finding is less certain.
+A rate is divided by the number of the client's instances in telemetry. Without telemetry it is the rate of all
+instances together, and the finding is less certain.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ _SUMS: Final = (
 )  # fmt: skip
 _TEXTS: Final = ("cluster_id", "principal", "client_id", "group_id")
 COLUMNS: Final = ("window_start", "window_ms", *_TEXTS, "api_key", "api_version", *_SUMS, "compressions", "errors")
-"""The columns of rows that are read: of `fleet.schemas.TRAFFIC`."""
+"""Columns of rows (`fleet.schemas.TRAFFIC`) that are read."""
 
 PRODUCE, FETCH = 0, 1
 _JOIN_GROUP, _SYNC_GROUP, _API_VERSIONS, _CONSUMER_GROUP_HEARTBEAT = 11, 14, 18, 68
@@ -29,30 +29,30 @@ _NAMES_NEW_MEMBERS: Final = 4
 """The version of JoinGroup from which on new members are answered MEMBER_ID_REQUIRED first (KIP-394)."""
 
 _SEVERAL: Final = ("", "<others>")
-"""Client ids that stand for several clients: none at all, and what a gateway counts beyond its bound."""
+"""Client ids that stand for several clients: the empty one, and that for all clients beyond a gateway's bound."""
 
 
 _SLACK_US: Final = 5_000_000
-"""Intervals that are as near to each other follow each other."""
+"""Largest gap between two intervals that count as consecutive [us]."""
 
 KINDS: Final = ("produce", "fetch", "group")
-"""What a gateway may have seen of a client: its Produce and Fetch requests, those as a member of a classic group."""
+"""Requests of a client that a gateway may have seen: Produce, Fetch, and those of a member of a classic group."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic:
-    """What was counted in a window; a unit is a client id with a principal.
+    """Traffic of a window; a unit is a client id with a principal.
 
     Attributes:
         client: number of its client id in the registry.
-        principal: of each, as telemetry has it.
-        seconds: how long its cluster's gateways counted [s].
-        share: the part of the window that this is.
-        sums: by API, PRODUCE or FETCH: by column of the rows its sum. `errors` are codes in responses but for
-            DUPLICATE_SEQUENCE_NUMBER, of a batch that the broker has; `uncompressed` are batches.
-        group: numbers of groups in the registry, in their order.
-        rebalances: of each: as many there were at least, beside those of members that came.
-        kinds: of each unit the places in KINDS of what was seen, as bits.
+        principal: of each, in the form of telemetry.
+        seconds: time that its cluster's gateways counted [s].
+        share: the same as a share of the window.
+        sums: by API (PRODUCE or FETCH) and column. `errors` counts error codes in responses but for
+            DUPLICATE_SEQUENCE_NUMBER, whose batch the broker has already; `uncompressed` counts batches.
+        group: numbers of groups in the registry, ascending.
+        rebalances: least number of rebalances of each group, without those of members that joined.
+        kinds: for each unit, bit n is 1 if requests of KINDS[n] were seen.
     """
 
     client: Numbers
@@ -65,19 +65,19 @@ class Traffic:
     kinds: Numbers
 
     def of_groups(self, codes: Numbers) -> Numbers:
-        """The rebalances of these groups, whose numbers are in their order; NaN where none were counted."""
-        found = np.full(len(codes), np.nan)
-        found[np.searchsorted(codes, self.group)] = self.rebalances
-        return found
+        """Rebalances of these groups, whose numbers are ascending; NaN where none were counted."""
+        rebalances = np.full(len(codes), np.nan)
+        rebalances[np.searchsorted(codes, self.group)] = self.rebalances
+        return rebalances
 
 
 class TrafficRows(TimedRows):
-    """The rows of some windows, each in that in which its interval began, and of the window before.
+    """The rows of some windows and of the window before; a row is in the window in which its interval began.
 
     Args:
         table: COLUMNS.
         window_s: length of the windows [s].
-        begin_us: of the first of them [us].
+        begin_us: beginning of the first of them [us].
     """
 
     def __init__(self, table: Table, window_s: int, begin_us: int) -> None:
@@ -94,7 +94,7 @@ class TrafficRows(TimedRows):
         }
 
     def within(self, window: Span, registry: Registry) -> Traffic | None:
-        """What was counted in a window; None without any row."""
+        """Traffic of a window; None without any row."""
         first, own, last = self.places(window.begin_us - self.window_s * 1_000_000, window)
         if own == last:
             return None
@@ -108,14 +108,14 @@ class TrafficRows(TimedRows):
 
 
 def _sums(maps: Array, chosen: Any) -> Numbers:
-    """Of each row the sum of a map's values whose keys are chosen."""
+    """Sum of those values of each row's map whose keys are chosen."""
     lengths = np.diff(as_numpy(maps.offsets))
     values = as_numpy(maps.items, 0) * as_numpy(chosen(maps.keys))
     return np.bincount(np.repeat(np.arange(len(maps)), lengths), values, len(maps))
 
 
 def covered_us(code: Numbers, starts: Numbers, ends: Numbers, count: int) -> Numbers:
-    """The length of the union of each key's intervals; codes are below `count` [us]."""
+    """Length of the union of each code's intervals [us]; codes are below `count`."""
     begin = starts.min()
     stride = ends.max() - begin + 1
     starts, ends = starts - begin + code * stride, ends - begin + code * stride
@@ -155,7 +155,7 @@ class _Rows(Rows):
         (names,) = self.texts_of(one, "principal")
         return Traffic(
             client=registry.clients.codes(*self.texts_of(one, "cluster_id", "client_id"), at_us=window.end_us),
-            # A gateway's rows have the name alone; whatever Kafka authenticates is of the type User.
+            # A gateway's rows have the name only; every principal that Kafka authenticates is of the type User.
             principal=np.array([f"User:{name}" for name in names.to_pylist()], object),
             seconds=seconds,
             share=np.minimum(seconds / window.length_s, 1.0),
@@ -166,7 +166,7 @@ class _Rows(Rows):
         )
 
     def _seconds(self) -> Numbers:
-        """How long the gateways of each cluster counted in the window [s]: intervals of several count once."""
+        """Time that the gateways of each cluster counted in the window [s]; overlapping intervals count once."""
         rows = np.flatnonzero(self.is_own)
         starts = self.times[rows]
         ends = starts + self.number["window_ms"][rows].astype(np.int64) * 1_000
@@ -180,7 +180,7 @@ class _Rows(Rows):
         return is_group & ~np.isin(key, key[self.number["api_key"] == _CONSUMER_GROUP_HEARTBEAT])
 
     def _groups(self, window: Span, registry: Registry) -> tuple[Numbers, Numbers]:
-        """Classic groups with a row in the window, and their rebalances but for two of each member that came."""
+        """Classic groups with a row in the window, and their rebalances less two for each member that joined."""
         rows = np.flatnonzero(self._of_classic_groups())
         key = self.key(rows, "cluster_id", "group_id")
         keys, first = np.unique(key[self.is_own[rows]], return_index=True)
@@ -197,21 +197,21 @@ class _Rows(Rows):
         return codes[order], rebalances[order]
 
     def _bursts(self, rows: Numbers) -> int:
-        """Rebalances that made these SyncGroup requests, at least: all members send theirs when it ends, so that they
-        fall into one interval or two that follow each other.
+        """Least number of rebalances that explains these SyncGroup requests: at the end of each, all members send one,
+        within one interval or two consecutive ones.
         """
-        found, until_us = 0, -1
+        bursts, until_us = 0, -1
         for row in rows.tolist():
             if self.times[row] > until_us:
-                found += 1
+                bursts += 1
                 until_us = self.times[row] + int(self.number["window_ms"][row]) * 1_000 + _SLACK_US
-        return found
+        return bursts
 
     def _came(self, rows: Numbers) -> int:
-        """Members of a group that may have come in this window or the one before, by the rows of the group.
+        """Most members that may have joined a group in this window or the one before, by the rows of the group.
 
-        A member that comes opens connections, and is named by the broker; one that was cast out joins by those that it
-        has.
+        A new member opens connections and gets its id from the broker; one that was removed from the group joins again
+        over the connections that it has.
         """
         joins = rows[self.number["api_key"][rows] == _JOIN_GROUP]
         every = np.arange(len(self.times))

@@ -231,7 +231,7 @@ def test_longer_windows_need_as_long() -> None:
             "[slow-processing.max_poll_interval_ms_of]\na = 'x'",
             "max_poll_interval_ms_of.a is a number of 0 or more, not 'x'",
         ),
-        ("slow-node = 3", "slow-node is no table of figures: write [slow-node]"),
+        ("slow-node = 3", "slow-node is not a table of figures: write [slow-node]"),
         ("[slow-node", "not TOML"),
     ],
 )
