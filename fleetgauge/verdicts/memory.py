@@ -34,7 +34,7 @@ class History:
 
     def __init__(self, keys: Numbers, mean: Numbers, seconds: Numbers) -> None:
         self.keys, self._mean, self._seconds = keys, mean, seconds
-        self._found: tuple[Numbers, Numbers, Numbers] | None = None
+        self._latest: tuple[Numbers, Numbers, Numbers] | None = None
 
     @classmethod
     def empty(cls) -> "History":
@@ -83,7 +83,7 @@ class History:
         return self.keys[is_later], self._mean[is_later]
 
     def _add(self, keys: Numbers, values: Numbers, seconds: Numbers) -> None:
-        self._found = None
+        self._latest = None
         if not len(keys):
             return
         every = np.concatenate([self.keys, keys])
@@ -94,17 +94,17 @@ class History:
 
     def _find(self, keys: Numbers) -> tuple[Numbers, Numbers]:
         """The places of keys, and which of them are known; of the same keys as before without a search."""
-        if self._found is not None and self._found[0] is keys:
-            return self._found[1:]
+        if self._latest is not None and self._latest[0] is keys:
+            return self._latest[1:]
         if not len(self.keys):
             return np.zeros(len(keys), np.int64), np.zeros(len(keys), np.bool_)
         at = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
-        self._found = keys, at, self.keys[at] == keys
-        return self._found[1:]
+        self._latest = keys, at, self.keys[at] == keys
+        return self._latest[1:]
 
     def rename(self, keys: Numbers) -> None:
         """Replaces each key by a new one; those below 0 are forgotten."""
-        self._found = None
+        self._latest = None
         order = np.argsort(keys, kind="stable")
         order = order[keys[order] >= 0]
         self.keys, self._mean, self._seconds = keys[order], self._mean[order], self._seconds[order]

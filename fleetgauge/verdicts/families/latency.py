@@ -183,11 +183,11 @@ def _busier(window: Window, memory: Memory, busy: Numbers, least_s: float) -> Nu
     links = np.flatnonzero(~np.isnan(window.links.busy))
     own, of_links = numbered(paths.by_path.of[links])
     by_path, key = Groups(of_links, len(own)), paths.key[own]
-    found = np.full(len(paths.key), np.nan)
-    found[own] = by_path.medians(np.log(window.links.busy[links])) - history.expected(key, least_s)
+    ratio = np.full(len(paths.key), np.nan)
+    ratio[own] = by_path.medians(np.log(window.links.busy[links])) - history.expected(key, least_s)
     learned = by_path.medians(np.log(busy[links]))
     history.learn(key, learned, window.seconds_of(paths.client[own]), least_s)
-    return found
+    return ratio
 
 
 def _by_both(longest: Numbers, usual: Numbers, busier: Numbers) -> Numbers:
