@@ -254,7 +254,8 @@ def _lag_trend(window: Window, memory: Memory, figures: Figures) -> Numbers:
         grown = np.where(is_sampled, _steady(window, grown), grown)
         least[is_sampled] = 0.0
     bound = figures["share"] * read
-    trend = np.where(grown > np.maximum(bound, least), 1.0, np.where(grown < -bound, -1.0, 0.0))
+    falls = (grown < -bound) & (read > 0)  # Java's lag falls within a fetch that counts as consumed at its end
+    trend = np.where(grown > np.maximum(bound, least), 1.0, np.where(falls, -1.0, 0.0))
     return np.where(np.isnan(grown), np.nan, trend)
 
 
