@@ -108,7 +108,10 @@ class HttpTransport:
             return Retry(reason="cancelled", detail="the exporter is closed")
         if late or isinstance(error, TimeoutError):
             return Retry(reason="deadline_exceeded", detail=f"no response within {self._settings.timeout_ms} ms")
-        return tls_fault(text) or protocol_fault(text) or Retry(reason="unavailable", detail=text)
+        if fault := tls_fault(text) or protocol_fault(text):
+            return fault
+        is_reset = "reset by peer" in text and not self._settings.endpoint.tls
+        return Retry(reason="unavailable", detail=closed_at_once(text, tls=False) if is_reset else text)
 
     @contextmanager
     def _bounded(self, late: threading.Event) -> Iterator[None]:

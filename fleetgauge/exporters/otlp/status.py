@@ -54,7 +54,8 @@ _PROTOCOL_FAULTS: Final = (
 
 _CLOSED_AT_ONCE: Final = {
     True: "a receiver that needs another client certificate closes connections so: check tls.cert.file, tls.key.file",
-    False: "a receiver that requires TLS closes connections so: check whether the endpoint should begin with https://",
+    False: "a receiver that requires TLS, or does not speak this protocol, closes connections so: check protocol, the "
+    "port, and whether the endpoint should begin with https://",
 }
 """Transport by whether the connection uses TLS."""
 

@@ -1,7 +1,9 @@
 """OTLP over HTTP against a real HTTP server on loopback; the collector's own answers are in `test_otel_collector`."""
 
 import gzip
+import socket
 import ssl
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -198,6 +200,23 @@ def test_a_peer_that_speaks_something_else_is_tried_again(receiver: Receiver, ga
     exporter.close()
     assert isinstance(outcome, Retry)
     assert outcome.reason in ("unavailable", "http_999")
+
+
+def test_a_connection_that_is_reset_says_what_to_check(receiver: Receiver) -> None:
+    """A gRPC receiver, or one that requires TLS, may do so before its answer is read."""
+
+    def reset(to: Handler) -> None:
+        to.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        to.connection.close()
+        to.close_connection = True
+
+    receiver.answer = reset
+    exporter = exporter_to(receiver)
+    outcome = exporter.export(BATCH)
+    exporter.close()
+    assert isinstance(outcome, Retry)
+    assert outcome.reason == "unavailable"
+    assert "check protocol, the port, and whether the endpoint should begin with https://" in outcome.detail
 
 
 def test_nobody_there_is_said_in_words() -> None:
