@@ -45,11 +45,11 @@ def facts(title: str | None = None) -> SafeTable:
 
 
 class UnknownColumnError(ValueError):
-    """`--columns` names what is no column; the text says which there are."""
+    """`--columns` names a column that the table does not have; the text lists those that it has."""
 
 
 def wide_console(file: TextIO | None = None, *, width: int | None = None) -> Console:
-    """A console that folds nothing where it is no terminal; `width` [characters] counts as a terminal's."""
+    """A console that folds nothing unless it is a terminal; `width` [characters] stands for that of a terminal."""
     console = Console(file=file, highlight=False, markup=False, width=width)
     if width is None and not console.file.isatty():  # whatever COLUMNS and FORCE_COLOR say of a pipe
         console.width = _UNBOUNDED

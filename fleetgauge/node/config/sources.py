@@ -15,7 +15,7 @@ ENVIRONMENT_PREFIX = "FLEETGAUGE_"
 NOT_CONFIGURATION = frozenset(
     f"{ENVIRONMENT_PREFIX}{name}" for name in ("CONFIG", "TOKEN_FILE", "COMPILE", "CACHE", "EXPLORE", "PATIENCE")
 )
-"""Variables with this prefix that are no keys: options of the command line, of an installation, of the tests."""
+"""Variables with this prefix that are not keys, but options of the command line, of an installation, of the tests."""
 
 RENAMED: Final = {"push.log": "push.log.type", "push.log.kafka.topic": "push.log.kafka.topic.name"}
 """Keys by what they were: also the prefix of others, for which TOML needs quotes. Both are read."""

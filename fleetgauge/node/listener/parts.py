@@ -53,7 +53,7 @@ NOT_FOR_PLUGINS = {
         "referenced_secrets",
     ),
 }
-"""Fields with secrets that are no business of a metric reporter or a quota callback."""
+"""Fields with secrets, which metric reporters and quota callbacks do not see."""
 
 
 class AdminParts:

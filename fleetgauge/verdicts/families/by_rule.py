@@ -39,7 +39,7 @@ def verdict_of(rule: UserRule) -> Verdict:
         kind="instance",
         side="unknown",
         find=partial(_find, rule),
-        action=f"Look into {{client}}: [rules.{rule.name}] of the rule file says what this is about.",
+        action=f"Look into {{client}}: its limit is in [rules.{rule.name}] of the rule file.",
         needs=dict.fromkeys(DIALECTS, rule.metrics),
         roles=("producer", "consumer", "share-consumer", "admin", "streams"),
     )
