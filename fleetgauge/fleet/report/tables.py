@@ -186,7 +186,7 @@ TABLES: Final[Mapping[str, TableForm]] = {
             "poll() every ms",
         ),
     ),
-    # SENT_POINTS, the oldest first.
+    # SENT_POINTS, the newest first.
     "points": TableForm(
         columns={
             "received (UTC)": time("received_at"),
@@ -196,10 +196,10 @@ TABLES: Final[Mapping[str, TableForm]] = {
             "value": _value,
             "attributes": _attributes,
         },
-        order=(Key("received_at"), Key("push_id"), Key("point_index")),
+        order=(Key("received_at", descending=True), Key("push_id"), Key("point_index")),
         least=("type", "received (UTC)", "attributes"),
     ),
-    # REJECTS, the oldest first.
+    # REJECTS, the newest first.
     "rejects": TableForm(
         columns={
             "received (UTC)": time("received_at"),
@@ -208,7 +208,7 @@ TABLES: Final[Mapping[str, TableForm]] = {
             "row or offset": number("source_row"),
             "file or partition": plain("source_file"),
         },
-        order=(Key("received_at"), Key("source_file"), Key("source_row")),
+        order=(Key("received_at", descending=True), Key("source_file"), Key("source_row")),
         least=("received (UTC)", "client id"),
     ),
 }

@@ -1,5 +1,6 @@
 """Merges the sources of configuration and checks the result. Every `ServiceConfig` is made here."""
 
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -293,7 +294,11 @@ def _check_exporters(config: ServiceConfig, sourced: Mapping[str, Sourced]) -> N
         except ExporterConfigError as error:
             problem = str(error)
         except Exception as error:  # noqa: BLE001  # a custom type may raise anything
-            problem = f"the type {keys.get('type')} refuses its keys: {type(error).__name__}: {error}"
+            at = traceback.extract_tb(error.__traceback__)[-1]
+            problem = (
+                f"the factory of type {keys.get('type')} failed: {type(error).__name__}: {error} "
+                f"({at.filename}, line {at.lineno})"
+            )
         else:
             _check_loop(config, name, keys)
             continue

@@ -156,7 +156,9 @@ def _slow_node(plan: Plan, asked: Pathology, times: Times) -> None:
         for cluster, each in enumerate(plan.world.clusters)
         for node, node_id in enumerate(each.node_ids)
     }
-    near = [key for key in nodes if plan.world.clusters[key[0]].regions[key[1]] != FAR]
+    # Of a node that only consumers use nothing is known: their fetches may wait for data.
+    of_producers = {app.cluster for app in plan.world.apps if app.role == "producer"}
+    near = [key for key in nodes if key[0] in of_producers and plan.world.clusters[key[0]].regions[key[1]] != FAR]
     if asked.subject is None:
         cluster, node = near[int(plan.random.integers(len(near)))]
     else:
