@@ -21,6 +21,7 @@ from fleetgauge.verdicts.families.groups import lag_trend
 from fleetgauge.verdicts.families.latency import commits_of, parts_of
 from fleetgauge.verdicts.families.peers import without_number
 from fleetgauge.verdicts.memory import Memory
+from fleetgauge.verdicts.paths import paths_of
 from fleetgauge.verdicts.rules import Figures
 from fleetgauge.verdicts.window import Window, medians, numbered
 
@@ -146,7 +147,7 @@ def _latency(window: Window, memory: Memory, figures: Figures) -> _Latency:
     wait for less (`acks=1`), nor a fetch that waits for data anyway.
     """
     parts = parts_of(window, memory, figures)
-    row, path, link_value = parts.row, parts.path_of, parts.link_value
+    row, path, link_value = window.links.row, paths_of(window).by_path.of, parts.link_value
     known = ~np.isnan(parts.expected[path])
     if not known.all():
         row, path, link_value = row[known], path[known], link_value[known]

@@ -73,11 +73,10 @@ _CLEARLY: Final = float(np.log(2.5))
 
 @dataclass(slots=True)
 class Parts:
-    """The latencies of a window taken apart: one entry per path (client id, role, library, node).
+    """The latencies of a window taken apart: one entry per path of `paths_of`.
 
     Attributes:
-        row, path_of, link_value: of each link its row of clients, its path's place here, and its value.
-        client, node, series: of each path; a series is a client id, role and library.
+        link_value: value of each link.
         value: log(1 + latency [ms]) of each path.
         expected: the same by history; NaN for paths without one, which are not judged.
         node_part: part of each path's excess that the paths of its node have in common.
@@ -85,19 +84,11 @@ class Parts:
         wait: longest wait of a consumer's fetch for data; 0 for others.
         own: excess over history that cannot be a wait of a fetch for data.
         is_telling: see `_is_telling`.
-        by_series: the paths in the order of their series.
-        nodes: codes, of which `at` is each path's place; `by_node` has the paths in their order.
         node_effect: of each node, less what all nodes of its cluster have in common.
         node_delay_ms: delay of each node for most clients.
-        cluster: of each node, a small number.
     """
 
-    row: Numbers
-    path_of: Numbers
     link_value: Numbers
-    client: Numbers
-    node: Numbers
-    series: Numbers
     value: Numbers
     expected: Numbers
     node_part: Numbers
@@ -105,13 +96,8 @@ class Parts:
     wait: Numbers
     own: Numbers
     is_telling: Numbers
-    by_series: Groups
-    nodes: Numbers
-    at: Numbers
-    by_node: Groups
     node_effect: Numbers
     node_delay_ms: Numbers
-    cluster: Numbers
 
 
 def parts_of(window: Window, memory: Memory, figures: Figures) -> Parts:
@@ -162,11 +148,9 @@ def _parts(window: Window, memory: Memory, figures: Figures) -> Parts:
         own_client = by_series.medians(own - common, low=True)
     history.learn(key, learned, window.seconds_of(paths.client), least_s)
     return Parts(
-        row=row, path_of=path_of, link_value=link_value, client=paths.client, node=paths.node, series=by_series.of,
-        value=value, expected=before, node_part=common, client_part=own_client[by_series.of], wait=wait, own=own,
-        is_telling=is_telling, by_series=by_series, nodes=paths.nodes, at=at, by_node=by_node,
-        node_effect=_less_common(node_effect, paths.cluster, figures["least_nodes"]),
-        node_delay_ms=node_delay_ms, cluster=paths.cluster,
+        link_value=link_value, value=value, expected=before, node_part=common,
+        client_part=own_client[by_series.of], wait=wait, own=own, is_telling=is_telling,
+        node_effect=_less_common(node_effect, paths.cluster, figures["least_nodes"]), node_delay_ms=node_delay_ms,
     )  # fmt: skip
 
 
@@ -353,26 +337,26 @@ def _test(
 
 
 def _slow_node(window: Window, memory: Memory, figures: Figures) -> Finding | None:
-    parts = parts_of(window, memory, figures)
-    count = len(parts.nodes)
+    parts, paths = parts_of(window, memory, figures), paths_of(window)
+    at, count = paths.by_node.of, len(paths.nodes)
     is_slow = parts.value - parts.expected - np.nan_to_num(parts.client_part) > np.log(figures["factor"])
-    clients = np.bincount(parts.at[parts.is_telling & ~np.isnan(parts.value)], minlength=count)
-    slow = np.bincount(parts.at[parts.is_telling & is_slow], minlength=count)
+    clients = np.bincount(at[parts.is_telling & ~np.isnan(parts.value)], minlength=count)
+    slow = np.bincount(at[parts.is_telling & is_slow], minlength=count)
     enough = clients >= figures["least_clients"]
     most = slow >= figures["share"] * clients
     is_above = parts.node_effect > np.log(figures["factor"])
     effect = np.where(is_above & ~most, 0.0, parts.node_effect)
     base = np.where(enough & ~np.isnan(parts.node_effect), 0.0, np.nan)
     # Other nodes are not slow, whatever is usual.
-    may_be = ~np.isnan(base) & (is_above & most | np.isin(parts.nodes, memory.codes("slow-node")))
+    may_be = ~np.isnan(base) & (is_above & most | np.isin(paths.nodes, memory.codes("slow-node")))
     if may_be.any():  # medians of large groups take long
-        base[may_be] = parts.by_node.medians(np.where(may_be[parts.at], parts.expected, np.nan))[may_be]
+        base[may_be] = paths.by_node.medians(np.where(may_be[at], parts.expected, np.nan))[may_be]
     test = _test(
         base, effect, figures["factor"], figures["least_ms"],
         "requests to node {subject} take {observed} (usually {expected}) for {slow} of {clients} clients",
         slow=slow, clients=clients,
     )  # fmt: skip
-    others = beside_other_nodes(parts.value, parts.by_series, parts.by_node, parts.wait == 0, figures)
+    others = beside_other_nodes(parts.value, paths.by_series, paths.by_node, parts.wait == 0, figures)
     by_others = _test(
         others.expected, others.effect, figures["factor"], figures["far_ms"],
         "requests to node {subject} take {observed} (to other nodes {expected}) for {slow} of {clients} clients, "
@@ -381,23 +365,23 @@ def _slow_node(window: Window, memory: Memory, figures: Figures) -> Finding | No
     )  # fmt: skip
     is_slow |= others.is_slow
     return Finding(
-        subjects=Subjects("node", parts.nodes, np.zeros(0, np.int64)),
+        subjects=Subjects("node", paths.nodes, np.zeros(0, np.int64)),
         tests=[test, by_others],
         unit_of=np.arange(count),
-        concerned=lambda place: np.unique(parts.row[((parts.at == place) & is_slow)[parts.path_of]]),
+        concerned=lambda place: np.unique(window.links.row[((at == place) & is_slow)[paths.by_path.of]]),
         certainty=np.where(test.is_bad, OWN_HISTORY, PEERS),
     )
 
 
 def _slow_client(window: Window, memory: Memory, figures: Figures) -> Finding | None:
-    parts = parts_of(window, memory, figures)
-    count = len(parts.by_series)
-    expected = parts.by_series.medians(parts.expected)
+    parts, paths = parts_of(window, memory, figures), paths_of(window)
+    series, count = paths.by_series.of, len(paths.by_series)
+    expected = paths.by_series.medians(parts.expected)
     effect = np.full(count, np.nan)
-    effect[parts.series] = parts.client_part
+    effect[series] = parts.client_part
     client = np.zeros(count, np.int64)
-    client[parts.series] = parts.client
-    nodes = np.bincount(parts.series, minlength=count)
+    client[series] = paths.client
+    nodes = np.bincount(series, minlength=count)
     test = _test(
         expected, effect, figures["factor"], figures["least_ms"],
         "requests of {subject} take {observed} (usually {expected}) at each of its {nodes} brokers, which are healthy",
@@ -406,7 +390,7 @@ def _slow_client(window: Window, memory: Memory, figures: Figures) -> Finding | 
     tests, is_hint = [test], np.zeros(count, np.bool_)
     if figures.is_on("by_peers"):
         value = np.maximum(parts.value, parts.wait)
-        peers = beside_peers(window, parts.path_of, parts.series, parts.at, value, figures)
+        peers = beside_peers(window, paths.by_path.of, series, paths.by_node.of, value, figures)
         tests.append(
             _test(
                 peers.expected, peers.effect, figures["factor"], figures["least_ms"],
@@ -454,16 +438,17 @@ def _commits(window: Window, memory: Memory, figures: Figures) -> Commits:
     A coordinator's delay is that of its node, or that of the commits of most clients that it coordinates, if longer:
     its other requests may be fast.
     """
-    parts, clients, coordinator = parts_of(window, memory, figures), window.clients, window.coordinator
+    parts, paths = parts_of(window, memory, figures), paths_of(window)
+    clients, coordinator = window.clients, window.coordinator
     commit_ms = _no_wait(window, "commit_latency_avg_ms")
     least_s = figures.of["slow-node"].history_s(window.length_s)
     usual = memory.history("commit_latency_avg_ms").expected(clients.codes, least_s)
     by_cluster = np.zeros(int(window.cluster.max(initial=-1)) + 1)
-    np.maximum.at(by_cluster, parts.cluster, np.nan_to_num(parts.node_delay_ms))
+    np.maximum.at(by_cluster, paths.cluster, np.nan_to_num(parts.node_delay_ms))
     nodes, at = numbered(coordinator)
     of_node = np.zeros(len(nodes))
-    is_known = np.isin(parts.nodes, nodes)
-    of_node[np.searchsorted(nodes, parts.nodes[is_known])] = np.nan_to_num(parts.node_delay_ms[is_known])
+    is_known = np.isin(paths.nodes, nodes)
+    of_node[np.searchsorted(nodes, paths.nodes[is_known])] = np.nan_to_num(parts.node_delay_ms[is_known])
     of_client = np.zeros(len(clients), np.int64)
     of_client[clients.of_row] = at
     longer_ms = np.where(nodes[of_client] >= 0, clients.median(commit_ms) - _ms(usual), np.nan)
@@ -536,29 +521,31 @@ def fetches_wait_as_usual(window: Window, memory: Memory, figures: Figures, want
     parts = parts_of(window, memory, figures)  # also where none is wanted: it updates histories
     if not wanted.any():
         return wanted
-    links = np.flatnonzero(wanted[parts.row] & (parts.wait > 0)[parts.path_of])
-    paths = parts.path_of[links]
-    off = np.abs(parts.value[paths] - parts.expected[paths])
-    return medians(parts.row[links], off, len(window)) < _ALIKE
+    row, path = window.links.row, paths_of(window).by_path.of
+    links = np.flatnonzero(wanted[row] & (parts.wait > 0)[path])
+    off = np.abs(parts.value - parts.expected)[path[links]]
+    return medians(row[links], off, len(window)) < _ALIKE
 
 
 def _fetches_by_path(window: Window, parts: Parts, wanted: Numbers) -> Numbers:
     """Delay of the fetches of each wanted client from most of its brokers (log)."""
-    by_client, codes = np.full(len(wanted), np.nan), window.clients.codes
-    place = np.searchsorted(codes, parts.client)
+    by_client, codes, paths = np.full(len(wanted), np.nan), window.clients.codes, paths_of(window)
+    place = np.searchsorted(codes, paths.client)
     is_one = (parts.wait > 0) & wanted[place]
-    longer = parts.by_series.medians(np.where(is_one, parts.value - parts.expected - parts.node_part, np.nan), low=True)
-    by_client[place[is_one]] = longer[parts.series[is_one]]
+    longer = paths.by_series.medians(np.where(is_one, parts.value - parts.expected - parts.node_part, np.nan), low=True)
+    by_client[place[is_one]] = longer[paths.by_series.of[is_one]]
     return by_client
 
 
 def _slow_path(window: Window, memory: Memory, figures: Figures) -> Finding | None:
     parts = parts_of(window, memory, figures)
-    sizes = np.bincount(parts.series, minlength=len(parts.series) + 1)[parts.series]
+    paths = paths_of(window)
+    series = paths.by_series.of
+    sizes = np.bincount(series, minlength=len(series) + 1)[series]
     # Compared with the path's usual latency plus the parts of its node and its client: `least_ms` counts from there.
     common = parts.node_part + np.fmax(parts.client_part, 0)
     is_clean = (parts.own - parts.node_part < _ALIKE) & ~np.isnan(parts.own)
-    clean = np.bincount(parts.series[is_clean], minlength=len(sizes) + 1)[parts.series]
+    clean = np.bincount(series[is_clean], minlength=len(sizes) + 1)[series]
     test = _test(
         parts.expected + common, parts.own - common, figures["factor"], figures["least_ms"],
         "requests on path {subject} take {observed} (usually {expected}), while the other {others} brokers of the "
@@ -566,7 +553,7 @@ def _slow_path(window: Window, memory: Memory, figures: Figures) -> Finding | No
         others=sizes - 1,
     )  # fmt: skip
     # Only paths that are bad, or were: there are several for each client.
-    code = parts.client * PATHS + parts.node
+    code = paths.client * PATHS + paths.node
     is_subject = test.is_bad | np.isin(code, memory.codes("slow-path"))
     subjects = Subjects.by("path", np.where(is_subject, code, -1))
     return Finding(
@@ -574,7 +561,7 @@ def _slow_path(window: Window, memory: Memory, figures: Figures) -> Finding | No
         tests=[test],
         unit_of=subjects.of_row,
         judged=clean > 0,
-        concerned=lambda place: np.unique(parts.row[(subjects.of_row == place)[parts.path_of]]),
+        concerned=lambda place: np.unique(window.links.row[(subjects.of_row == place)[paths.by_path.of]]),
         certainty=OWN_HISTORY,
     )
 
