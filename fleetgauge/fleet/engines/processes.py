@@ -5,6 +5,7 @@ would take longer: reading costs 0.2 us a point, of some 3 us that a point takes
 """
 
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -114,7 +115,12 @@ class _Share(Generic[Result]):
 
 
 def _end_after(parent: int) -> None:
-    """Ends this process within a second or two of the one that started it, however that one ends."""
+    """Ends this process within a second or two of the one that started it, however that one ends.
+
+    A terminal or a service manager signals all processes at once: the first one decides what becomes of the work.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
 
     def watch() -> None:
         while os.getppid() == parent:

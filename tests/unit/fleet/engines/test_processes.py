@@ -83,6 +83,15 @@ def test_a_process_that_is_killed_ends_the_run_with_one_sentence(engine: InProce
         list(engine.map(lambda _: os.kill(os.getpid(), signal.SIGKILL), range(3)))
 
 
+def test_a_signal_to_all_processes_is_left_to_the_one_that_started_them(engine: InProcesses) -> None:
+    def task(part: int) -> int:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            os.kill(os.getpid(), number)
+        return part
+
+    assert list(engine.map(task, range(3))) == [0, 1, 2]
+
+
 def test_processes_end_when_the_run_is_killed_and_say_nothing(tmp_path: Path) -> None:
     script = tmp_path / "sleeps.py"
     script.write_text(SLEEPS)
