@@ -51,5 +51,5 @@ def test_a_section_says_what_is_declared(verdict: Verdict) -> None:
 @pytest.mark.parametrize("verdict", VERDICTS, ids=lambda verdict: verdict.id)
 def test_a_section_has_evidence_action_and_limits(verdict: Verdict) -> None:
     text = sections()[verdict.id]
-    for part in ("Evidence", "Do", "Limits"):
+    for part in ("Says", "Evidence", "Do", "Limits"):
         assert re.search(rf"^- {part}: \S.{{15,}}\.$", text, re.MULTILINE), part
