@@ -364,13 +364,20 @@ def _slow_node(window: Window, memory: Memory, figures: Figures) -> Finding | No
         slow=others.slow, clients=others.clients,
     )  # fmt: skip
     is_slow |= others.is_slow
+    proves = (parts.wait == 0) | (parts.value > parts.wait)
     return Finding(
         subjects=Subjects("node", paths.nodes, np.zeros(0, np.int64)),
         tests=[test, by_others],
         unit_of=np.arange(count),
         concerned=lambda place: np.unique(window.links.row[((at == place) & is_slow)[paths.by_path.of]]),
         certainty=np.where(test.is_bad, OWN_HISTORY, PEERS),
-    )
+        left_out={
+            f"fewer than {figures['least_clients']:.0f} of its clients sent a latency": ~enough,
+            "the usual latency of its clients is not known yet": enough & ~test.is_known,
+            "its clients are consumers, and a delay within the time that their fetches wait for data does not show":
+                np.bincount(at[proves], minlength=count) == 0,
+        },
+    )  # fmt: skip
 
 
 def _slow_client(window: Window, memory: Memory, figures: Figures) -> Finding | None:
