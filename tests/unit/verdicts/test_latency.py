@@ -510,6 +510,22 @@ def test_producers_that_wait_for_a_slow_broker_at_the_others_are_not_slow(
     assert [row["subject"] for row in judged.rows if row["verdict"] != "slow-client"] == ["3"]
 
 
+def test_a_client_whose_latencies_vary_is_not_slow_by_chance() -> None:
+    """A quarter of an hour at twice the usual latency is a fault where it varies by a tenth, and none where by half."""
+
+    def found(varies: float, times: float) -> list[tuple[str, str, str]]:
+        def rows(number: int) -> list[Row]:
+            noise = 1 + varies if number % 6 < 3 else 1 / (1 + varies)
+            return fleet(0, of_client("app-0", noise * (times if number >= 96 else 1.0)))
+
+        return Judged().windows(102, rows).found
+
+    slow = [("slow-client", "app-0", "open")]
+    assert found(0.1, 2.1) == slow
+    assert found(0.6, 1.2) == []
+    assert found(0.6, 4.0) == slow
+
+
 def test_a_node_and_a_path_that_cannot_be_judged_say_why() -> None:
     rules = default_rules()
 
