@@ -142,14 +142,12 @@ INSTANCE_FIELDS: Final = {
             "first_us",
             "last_us",
             "terminated_us",
-            "latest_us",
             "spare_us",
             "client",
             "group",
             "version",
             "dialect",
             "says_when_it_ends",
-            "may_say_nothing",
             "has_latency",
             "in_loop",
         ),
@@ -183,12 +181,10 @@ class Instances:
     Attributes:
         first_us, last_us: receipt of its first push and its last one so far [us].
         terminated_us: receipt of its terminating push.
-        latest_us: receipt of its latest push of all, by CLIENTS.
         spare_us: end of its latest window in which its application had time to spare, while it was too young to judge.
         client, group, version, dialect: numbers of its client id, of its group (-1 for none) and of its software, and
             its library.
         says_when_it_ends: 1 for a kind of client that sends a terminating push when it is closed.
-        may_say_nothing: 1 for a kind of client whose pushes are empty while it does nothing.
         has_latency: 1 once it sent a latency by broker.
         in_loop: 1 for a life of a crash loop.
         interval_s: push interval to expect of it [s]; see `base.presence`.
@@ -352,7 +348,7 @@ class Memory:
             for kind in ("client", "group", "node", "path", "version", "instance")
         }
         of_members = np.array([case.of for case in cases if case.of is not None and case.of >= 0], np.int64)
-        stays = np.maximum(known["last_us"], known["latest_us"]) >= now_us - INSTANCES_KEPT_US
+        stays = known["last_us"] >= now_us - INSTANCES_KEPT_US
         stays[of_kind["instance"]] = stays[of_members] = True
         new = {"instance": names.instances.keep(stays)}
         known.keep(stays)
