@@ -146,6 +146,10 @@ class Subjects:
         """Median over each subject's rows; NaN where none has a value."""
         return self._rows.medians(values)
 
+    def rows_of(self, place: int) -> Numbers:
+        """The rows of a subject, in their order."""
+        return self._rows.places(place)
+
     @cached_property
     def _rows(self) -> "Groups":
         return Groups(self.of_row, len(self))
@@ -194,6 +198,11 @@ class Groups:
 
     def __len__(self) -> int:
         return self._count
+
+    def places(self, group: int) -> Numbers:
+        """The places of the values of a group, in their order."""
+        begin, end = np.searchsorted(self._groups, (group, group + 1)).tolist()
+        return np.arange(begin, end) if self._order is None else self._order[begin:end]
 
     def medians(self, values: Numbers, *, low: bool = False) -> Numbers:
         """The median of the values of each group, NaN where there is none; NaN does not count.
