@@ -11,7 +11,7 @@ from fleetgauge.verdicts.registry import Names
 from fleetgauge.verdicts.window import medians, numbered, order_of
 
 
-@pytest.mark.parametrize("count", [1, 3, 900, 70_000])
+@pytest.mark.parametrize("count", [1, 3, 50, 500, 900, 70_000])
 @pytest.mark.parametrize("low", [False, True])
 def test_medians_are_those_of_each_group(count: int, low: bool) -> None:
     random = np.random.default_rng(count)
