@@ -74,10 +74,7 @@ class Threshold:
     def lift(self, unit: int) -> float:
         """(observed - expected) / (bound - expected) of a unit: above 1 is bad."""
         assert self.expected is not None
-        observed, expected, bound = (
-            float(np.broadcast_to(each, self.observed.shape)[unit])
-            for each in (self.observed, self.expected, self.bound)
-        )
+        observed, expected, bound = (float(value_of(each, unit)) for each in (self.observed, self.expected, self.bound))
         return (observed - expected) / max(bound - expected, 1e-9)
 
     def sides(self, units: Numbers) -> tuple[Numbers, Numbers]:
@@ -194,6 +191,11 @@ def of_clients(
 def of_subjects(subjects: Subjects, tests: Sequence[Threshold], **more: Any) -> Finding:
     """A finding whose units are the subjects themselves; `more` are further fields of `Finding`."""
     return Finding(subjects=subjects, tests=tests, unit_of=np.arange(len(subjects)), **more)
+
+
+def value_of(values: Numbers | float, unit: int) -> Any:
+    """The value of a unit, of one per unit or one for all."""
+    return values[unit] if isinstance(values, np.ndarray) else values
 
 
 def amount(value: float, unit: str) -> str:

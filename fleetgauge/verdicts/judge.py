@@ -12,7 +12,7 @@ import numpy as np
 
 from fleetgauge.verdicts.arrow import Numbers, Table, pa
 from fleetgauge.verdicts.catalogue import VERDICTS, verdicts_of
-from fleetgauge.verdicts.declare import BY_TELEMETRY, SOURCES, Finding, Threshold, Verdict, amount
+from fleetgauge.verdicts.declare import BY_TELEMETRY, SOURCES, Finding, Threshold, Verdict, amount, value_of
 from fleetgauge.verdicts.evidence import (
     beside_noise,
     lower_level,
@@ -224,24 +224,32 @@ class _Round:
         units = units[np.argsort(finding.unit_of[units], kind="stable")]
         places, begins = np.unique(finding.unit_of[units], return_index=True)
         sides = np.stack([np.stack(test.sides(units)) for test in finding.tests])
+        excess = _excess(sides)
         ends = np.append(begins[1:], len(units))
         for place, begin, end in zip(places.tolist(), begins.tolist(), ends.tolist(), strict=False):
-            self._meet(place, units[begin:end], sides[:, :, begin:end])
+            self._meet(place, units[begin:end], sides[:, :, begin:end], excess[:, begin:end])
 
-    def _meet(self, place: int, units: Numbers, sides: Numbers) -> None:
-        """Raises or lowers the case of a subject, which is created if some of its units are bad."""
+    def _meet(self, place: int, units: Numbers, sides: Numbers, excess: Numbers) -> None:
+        """Raises or lowers the case of a subject, which is created if some of its units are bad.
+
+        Args:
+            place: of the subject.
+            units: of the subject.
+            sides: see `Threshold.sides`, by test and unit.
+            excess: see `_excess`, by test and unit.
+        """
         finding, code = self._finding, int(self._finding.subjects.codes[place])
-        excess = _excess(sides)
         bad = (excess > 1.0).any(axis=0)
+        is_bad = bool(bad.any())
         case = self._cases.get(code)
         if case is not None and finding.of is not None:
-            if bad.any() and int(finding.of[self._worst(units, excess)[1]]) != case.of:  # another member: begins again
+            if is_bad and int(finding.of[self._worst(units, excess)[1]]) != case.of:  # another member: begins again
                 _clear(case, self._window.begin_us, self._memory)
                 case = None
-            elif not bad.any():  # figures of the others prove nothing about this member
+            elif not is_bad:  # figures of the others prove nothing about this member
                 own = finding.of[units] == case.of
                 units, sides, excess = units[own], sides[:, :, own], excess[:, own]
-        if not bad.any() and (case is None or not len(units) or self._waits(case, units)):
+        if not is_bad and (case is None or not len(units) or self._waits(case, units)):
             return
         case = case or self._new_case(code)
         covered_s = self._covered_s(case)
@@ -249,8 +257,8 @@ class _Round:
         measure = max(ratios, key=lambda each: ratios[each], default="")
         lift = self._lift(case, measure, units, excess)
         if ratios.get(measure, 0.0) > 1.0:
-            self._raise(case, place, units[bad] if bad.any() else units, measure, ratios[measure], lift, covered_s)
-            if bad.any():
+            self._raise(case, place, units[bad] if is_bad else units, measure, ratios[measure], lift, covered_s)
+            if is_bad:
                 test, unit = self._worst(units, excess)
                 self._note_worst(case, unit)
                 self._describe(case, place, units[bad], unit, test)
@@ -299,9 +307,9 @@ class _Round:
     ) -> dict[str, float]:
         """Ratio of the worst unit, for each measure that is bad or raised the case before."""
         window, ratios = self._window, {}
-        for number in np.flatnonzero((excess > 0).any(axis=1)).tolist():
-            worst, measure = int(np.argmax(excess[number])), str(number)
-            if excess[number, worst] > 1.0 or measure in case.raised:
+        for number, worst in enumerate(excess.argmax(axis=1).tolist()):
+            most, measure = excess[number, worst], str(number)
+            if most > 1.0 or (most > 0.0 and measure in case.raised):
                 above, below = sides[number, :, worst].tolist()
                 test = self._finding.tests[number]
                 ratio = ratio_of(
@@ -348,34 +356,28 @@ class _Round:
 
     def _worst(self, units: Numbers, excess: Numbers) -> tuple[Threshold, int]:
         """The test and the unit farthest beyond its bound; of several equally far ones the most extreme."""
-        at, _ = np.unravel_index(int(np.argmax(excess)), excess.shape)
-        test, units = self._finding.tests[int(at)], units[excess[at] == excess[at].max()]
+        at = int(np.argmax(excess.max(axis=1)))
+        test, units = self._finding.tests[at], units[excess[at] == excess[at].max()]
+        if len(units) == 1:
+            return test, int(units[0])
         expected = np.broadcast_to(test.bound if test.expected is None else test.expected, test.observed.shape)
         observed = test.observed[units] if test.is_upper else -test.observed[units]
         return test, int(units[np.lexsort((expected[units], observed))[-1]])
 
     def _describe(self, case: Case, place: int, units: Numbers, unit: int, test: Threshold) -> None:
         finding, window = self._finding, self._window
-        case.certainty = float(np.broadcast_to(finding.certainty, finding.unit_of.shape)[unit])
-        case.is_hint = case.is_hint and bool(np.broadcast_to(finding.is_hint, finding.unit_of.shape)[unit])
-        observed, bound = float(test.observed[unit]), float(np.broadcast_to(test.bound, test.observed.shape)[unit])
+        case.certainty = float(value_of(finding.certainty, unit))
+        case.is_hint = case.is_hint and bool(value_of(finding.is_hint, unit))
+        observed, bound = float(test.observed[unit]), float(value_of(test.bound, unit))
         expected = bound if test.expected is None else float(test.expected[unit])
         case.bound, case.adds_ms = bound, float(test.more["ms"][unit]) if "ms" in test.more else None
         if test.metric.endswith("latency_avg_ms"):
             case.adds_ms = observed - expected
-        if finding.concerned is not None:
-            rows = finding.concerned(place)
-        elif finding.rows is not None:
-            rows = finding.rows[units]
-            rows = rows[rows >= 0]
-        else:
-            rows = np.flatnonzero(finding.subjects.of_row == place)
         sources = BY_TELEMETRY if finding.sources is None else int(np.bitwise_or.reduce(finding.sources[units]))
         case.judged_by = [name for number, name in enumerate(SOURCES) if sources >> number & 1]
-        named = None if finding.named is None else finding.named(place)
         if case.principal is None and finding.principals is not None:
             case.principal = finding.principals[unit]
-        self._name(case, np.unique(window.instance[rows]) if named is None else named)
+        self._name(case, self._instances(place, units))
         case.why = test.says.format(
             subject=case.subject,
             client=case.client_id,
@@ -398,6 +400,20 @@ class _Round:
         if len(case.evidence) > _MOST_EVIDENCE:  # the first ones and the latest
             del case.evidence[_MOST_EVIDENCE // 2]
 
+    def _instances(self, place: int, units: Numbers) -> Numbers:
+        """The instances that a subject with these bad units concerns, by their numbers."""
+        finding = self._finding
+        if finding.named is not None:
+            return finding.named(place)
+        if finding.concerned is not None:
+            rows = finding.concerned(place)
+        elif finding.rows is not None:
+            rows = finding.rows[units]
+            rows = rows[rows >= 0]
+        else:
+            rows = finding.subjects.rows_of(place)
+        return np.unique(self._window.instance[rows])
+
     def _name(self, case: Case, instances: Numbers) -> None:
         """Notes the instances that a case concerns, with their clients and groups."""
         registry = self._memory.registry
@@ -407,9 +423,9 @@ class _Round:
         if case.principal is None and case.subject_kind not in ("node", "version"):
             case.principal = min((part[1] for part in parts), default=None)
         known = self._memory.instances
-        ids, groups = (np.unique(known[name][instances]) for name in ("client", "group"))
-        clients = {registry.clients.parts(code)[1] for code in ids.tolist()}
-        named = {registry.groups.parts(code)[1] for code in groups[groups >= 0].tolist()}
+        ids, groups = (set(known[name][instances].tolist()) for name in ("client", "group"))
+        clients = {registry.clients.parts(code)[1] for code in ids}
+        named = {registry.groups.parts(code)[1] for code in groups if code >= 0}
         case.about["client"] = sorted(clients.union(case.about.get("client", ())))
         case.about["group"] = sorted(named.union(case.about.get("group", ())))
         if case.subject_kind == "client":  # also of one without instances here

@@ -146,6 +146,10 @@ class Subjects:
         """Median over each subject's rows; NaN where none has a value."""
         return self._rows.medians(values)
 
+    def rows_of(self, place: int) -> Numbers:
+        """The rows of a subject, in their order."""
+        return self._rows.places(place)
+
     @cached_property
     def _rows(self) -> "Groups":
         return Groups(self.of_row, len(self))
@@ -167,8 +171,11 @@ def numbered(keys: Numbers) -> tuple[Numbers, Numbers]:
     return distinct[order], rank[as_numpy(encoded.indices)]
 
 
-_SMALL: Final = 32
-_FEW: Final = 3
+_SMALL: Final = 256
+"""Most values of a group whose median is taken together with those of other groups of its size."""
+_FEW: Final = 8
+"""Most values of a group that are put in order without a sort."""
+_BITS_AT_ONCE: Final = 16
 
 
 class Groups:
@@ -193,6 +200,11 @@ class Groups:
 
     def __len__(self) -> int:
         return self._count
+
+    def places(self, group: int) -> Numbers:
+        """The places of the values of a group, in their order."""
+        begin, end = np.searchsorted(self._groups, (group, group + 1)).tolist()
+        return np.arange(begin, end) if self._order is None else self._order[begin:end]
 
     def medians(self, values: Numbers, *, low: bool = False) -> Numbers:
         """The median of the values of each group, NaN where there is none; NaN does not count.
@@ -223,15 +235,14 @@ class Groups:
         return middles
 
 
-def _middle_of_few(columns: Sequence[Numbers], low: bool) -> Numbers:
-    """The medians of one to three columns, row by row: without sorting each row."""
-    first, *others = columns
-    if not others:
-        return first
-    lower, upper = np.minimum(first, others[0]), np.maximum(first, others[0])
-    if len(others) == 1:
-        return lower if low else (lower + upper) / 2
-    return np.maximum(lower, np.minimum(upper, others[1]))
+def _middle_of_few(columns: list[Numbers], low: bool) -> Numbers:
+    """The medians of some columns, row by row: without sorting each row."""
+    lower, upper = (len(columns) - 1) // 2, (len(columns) - int(low)) // 2
+    for last in range(len(columns) - 1, lower - 1, -1):  # the largest of those up to `last` moves there
+        for at in range(last):
+            pair = columns[at : at + 2]
+            columns[at : at + 2] = np.minimum(*pair), np.maximum(*pair)
+    return (columns[lower] + columns[upper]) / 2
 
 
 def medians(groups: Numbers, values: Numbers, count: int, *, low: bool = False) -> Numbers:
@@ -240,14 +251,16 @@ def medians(groups: Numbers, values: Numbers, count: int, *, low: bool = False) 
 
 
 def order_of(groups: Numbers) -> Numbers:
-    """Rows in the order of these numbers; those with equal numbers keep their order.
+    """Rows in the order of these numbers, from 0 on; those with equal numbers keep their order.
 
-    Sorts numbers that hold their row, which is faster than `numpy.argsort`. They have to fit into 63 bits together.
+    Sorts by 16 bits at a time, the lowest first: NumPy sorts numbers of 16 bits by counting, without comparisons.
     """
-    bits = len(groups).bit_length()
-    keys = groups.astype(np.int64) << bits | np.arange(len(groups))
-    keys.sort()
-    return keys & (1 << bits) - 1
+    order = np.argsort(groups.astype(np.uint16), kind="stable")  # the lowest bits
+    rest = groups >> _BITS_AT_ONCE
+    while rest.any():
+        order = order[np.argsort(rest[order].astype(np.uint16), kind="stable")]
+        rest = rest >> _BITS_AT_ONCE
+    return order
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,11 +405,10 @@ class Window:
         if not len(links) or not len(self.rows):
             empty = np.zeros(0, np.int64)
             return Links(empty, empty, empty, empty, np.zeros(0), np.zeros(0))
-        row = self._rows_of_links()
+        row = self._rows_of_links
         role = place_in(links.whole("role"), ROLES)[links.at]
         latency, busy = self._latencies(row, role)
-        coordinator = as_numpy(links.whole("coordinator"), False)[links.at]
-        kept = (row >= 0) & (role >= 0) & ~coordinator & ~np.isnan(latency)
+        kept = (row >= 0) & (role >= 0) & ~self._is_coordinator & ~np.isnan(latency)
         kept &= links.number("node_id") >= 0  # NaN, as below 0 is, for bootstrap servers
         row, role, latency, busy = (each if kept.all() else each[kept] for each in (row, role, latency, busy))
         # A node is one of its client's cluster; only distinct ones are looked up by their texts.
@@ -431,11 +443,10 @@ class Window:
     def coordinator(self) -> Numbers:
         """Node that coordinates the group of each row; -1 where it is not known."""
         nodes, links = np.full(len(self), -1), self._links
-        is_one = as_numpy(links.whole("coordinator"), False)[links.at] if len(links) else np.zeros(0, np.bool_)
-        if not is_one.any() or not len(self):
+        if not len(links) or not len(self) or not self._is_coordinator.any():
             return nodes
-        row, node_id = self._rows_of_links(), links.number("node_id")
-        kept = np.flatnonzero(is_one & (row >= 0) & (node_id >= 0))
+        row, node_id = self._rows_of_links, links.number("node_id")
+        kept = np.flatnonzero(self._is_coordinator & (row >= 0) & (node_id >= 0))
         clusters = self.rows.column("cluster_id").take(pa.array(row[kept]))
         ids = pa.array(node_id[kept].astype(np.int64)).cast(pa.string())
         nodes[row[kept]] = self._registry.nodes.codes(clusters, ids, at_us=self.end_us)
@@ -447,6 +458,12 @@ class Window:
         self.rows.detach()
         del self._links
 
+    @cached_property
+    def _is_coordinator(self) -> Numbers:
+        """True for each row of a link that is to the coordinator of a group."""
+        return as_numpy(self._links.whole("coordinator"), False)[self._links.at]
+
+    @cached_property
     def _rows_of_links(self) -> Numbers:
         """Row of each link's instance, or -1: by the id alone, unless clients share one."""
         own = self.rows.column("client_instance_id").fill_null("")

@@ -23,7 +23,7 @@ from fleetgauge.verdicts.families.peers import without_number
 from fleetgauge.verdicts.memory import Memory
 from fleetgauge.verdicts.paths import paths_of
 from fleetgauge.verdicts.rules import Figures
-from fleetgauge.verdicts.window import Window, medians, numbered
+from fleetgauge.verdicts.window import Groups, Window, medians, numbered
 
 _US: Final = 1_000_000
 _REMEMBERED_S: Final = 3600
@@ -85,8 +85,8 @@ def _deploy_regression(window: Window, memory: Memory, figures: Figures) -> Find
     )  # fmt: skip
     factor, before = figures["factor"], deploys.before
     # Only clients that have something to be compared with.
-    of_row = np.where(np.isnan(before["latency"])[clients.of_row], -1, clients.of_row)
-    expected = medians(of_row, latency.usual, len(clients))
+    by_client = Groups(np.where(np.isnan(before["latency"])[clients.of_row], -1, clients.of_row), len(clients))
+    expected = by_client.medians(latency.usual)
     before_ms = np.expm1(expected + before["latency"])
     failing = clients.sum(failed * sent) / np.maximum(clients.sum(np.where(np.isnan(failed), np.nan, sent)), 1)
     age_s = (window.begin_us - deploys.began_us) / _US
@@ -99,7 +99,7 @@ def _deploy_regression(window: Window, memory: Memory, figures: Figures) -> Find
     tests = [
         Threshold(
             metric="request_latency_avg_ms", unit="ms", expected=before_ms,
-            observed=np.expm1(expected + medians(of_row, latency.above, len(clients))),
+            observed=np.expm1(expected + by_client.medians(latency.above)),
             bound=np.maximum(factor * before_ms, before_ms + figures["least_ms"]),
             says="requests of {subject} take {waits} (before {waited}) since its deploy at {at}{change}",
         ),
@@ -130,7 +130,7 @@ def _deploy_regression(window: Window, memory: Memory, figures: Figures) -> Find
     may_begin = (window.begin_us < shows_us) | np.isin(clients.codes, memory.codes("deploy-regression"))
     judged = (age_s >= figures["young_s"]) & (age_s < figures["within_s"]) & may_begin
     bad = judged & np.logical_or.reduce([test.is_known & test.is_bad for test in tests])
-    more = _words(window, memory, deploys, bad, medians(of_row, latency.own, len(clients)))
+    more = _words(window, memory, deploys, bad, by_client.medians(latency.own))
     return of_subjects(
         clients,
         [replace(test, more=more) for test in tests],

@@ -11,7 +11,7 @@ from fleetgauge.verdicts.declare import BY_GATEWAY, BY_OFFSETS, BY_TELEMETRY, Fi
 from fleetgauge.verdicts.evidence import base_s
 from fleetgauge.verdicts.memory import Memory
 from fleetgauge.verdicts.rules import Figures
-from fleetgauge.verdicts.window import Subjects, Window, medians, order_of
+from fleetgauge.verdicts.window import Subjects, Window, medians
 from fleetgauge.verdicts.witnesses.offsets import GROWING, STALLED, UNKNOWN, SampledGroups
 
 _HOUR_US: Final = 3_600_000_000
@@ -93,10 +93,8 @@ def _of_the_hour(window: Window, memory: Memory, now: _Rebalances, figures: Figu
     past: dict[str, list[_Event]] = memory.facts.setdefault("rebalance-storm", {})
     of_members = now.of_members
     differs = (groups.of_row >= 0) & (of_members != np.append(now.counted, 0)[groups.of_row]) & ~np.isnan(of_members)
-    order = order_of(groups.of_row + 1)
-    begins = np.searchsorted(groups.of_row[order], np.arange(len(groups) + 1))
     for place in np.flatnonzero((now.counted > 0) | (now.busy_s > 0) | (groups.count(differs) > 0)).tolist():
-        own, counted = order[begins[place] : begins[place + 1]], float(now.counted[place])
+        own, counted = groups.rows_of(place), float(now.counted[place])
         others = {str(window.instance[row]): float(of_members[row] - counted) for row in own[differs[own]].tolist()}
         event = (window.begin_us, counted, float(now.busy_s[place]), others)
         past.setdefault(str(groups.codes[place]), []).append(event)
@@ -112,7 +110,7 @@ def _of_the_hour(window: Window, memory: Memory, now: _Rebalances, figures: Figu
         of_most = [each[0] for each in events if each[1] > 0 or each[2] > 0]
         is_lasting = len(of_most) >= figures["least_windows"]
         if is_lasting and of_most[-1] >= window.begin_us - figures["quiet_s"] * 1_000_000:
-            own = order[begins[place] : begins[place + 1]]
+            own = groups.rows_of(place)
             per_hour[place] = _of_most(events, window.instance[own[~np.isnan(of_members[own])]])
             share[place] = sum(each[2] for each in events) / 3600
     return per_hour, share

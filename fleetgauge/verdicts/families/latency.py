@@ -418,13 +418,12 @@ def _slow_client(window: Window, memory: Memory, figures: Figures) -> Finding | 
         is_hint = ~test.is_bad & peers.may_be_far
     # Further units: a client id, by the commits of its consumers.
     commits, clients = _slow_commits(window, memory, parts, figures), window.clients
-    subjects = Subjects.by("client", np.concatenate([client, clients.codes]))
     waits = (window.link_count > 0) | ~np.isnan(window.rows.number("commit_latency_avg_ms"))
     return Finding(
-        subjects=subjects,
+        subjects=clients,
         tests=[*(each.among(0, len(clients)) for each in tests), commits.among(count, 0)],
-        unit_of=subjects.of_row,
-        concerned=lambda place: np.flatnonzero((window.client == subjects.codes[place]) & waits),
+        unit_of=np.concatenate([np.searchsorted(clients.codes, client), np.arange(len(clients))]),
+        concerned=lambda place: (rows := clients.rows_of(place))[waits[rows]],
         certainty=np.concatenate([np.where(test.is_bad, OWN_HISTORY, PEERS), np.full(len(clients), OWN_HISTORY)]),
         is_hint=np.concatenate([is_hint, np.zeros(len(clients), np.bool_)]),
     )
@@ -578,9 +577,17 @@ def _slow_path(window: Window, memory: Memory, figures: Figures) -> Finding | No
         tests=[test],
         unit_of=subjects.of_row,
         judged=clean > 0,
-        concerned=lambda place: np.unique(window.links.row[(subjects.of_row == place)[paths.by_path.of]]),
+        concerned=lambda place: _rows_of_paths(window, subjects.rows_of(place)),
         certainty=OWN_HISTORY,
     )
+
+
+def _rows_of_paths(window: Window, paths: Numbers) -> Numbers:
+    """Rows of the clients that have links on some paths."""
+    by_path = paths_of(window).by_path
+    links = np.concatenate([by_path.places(path) for path in paths.tolist()])
+    rows: Numbers = window.links.row[links]
+    return rows
 
 
 _EVERY: Final = dict.fromkeys(DIALECTS, ("request_latency_avg_ms",))

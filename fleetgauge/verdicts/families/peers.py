@@ -118,11 +118,12 @@ def beside_peers(
         return result
     links = window.links
     row_of, role_of = np.zeros(count, np.int64), np.zeros(count, np.int64)
-    row_of[series[path_of]], role_of[series[path_of]] = links.row, links.role
+    series_of = series[path_of]
+    row_of[series_of], role_of[series_of] = links.row, links.role
     # Instances of a client id and role have one principal and library.
     kind = (window.cluster[row_of].astype(np.int64) * 2 + role_of) * 4 + window.dialect[row_of] + 1
     of_row = np.full(2 * len(window), -1)
-    of_row[links.row * 2 + links.role] = series[path_of]
+    of_row[links.row * 2 + links.role] = series_of
     size = np.bincount(of_row[of_row >= 0], minlength=count)
     series, at, value = series[known], at[known], value[known]
     groups = _groups(window, row_of, kind)

@@ -31,7 +31,7 @@ def _test(window: Window, figures: Figures, latency_ms: Numbers, request: str, r
     For Java it is the request rate times the mean throttle time: 20 requests per second to 2 brokers, throttled by
     30 ms each, are 20 * 0.03 / 2 = 0.3. Others send no rate: for them it is throttle time / (throttle time + latency),
     if most pushes have a throttle time. franz-go's average is the share already: it divides the sum of its throttle
-    times by the push interval. It leaves zeros out: a push with latencies and no throttle time is of an unthrottled one.
+    times by the push interval. It leaves zeros out: a push with latencies alone is of no throttled one.
     """
     rows = window.rows
     throttle_ms = rows.number(f"{request}_throttle_avg_ms")

@@ -11,7 +11,7 @@ from fleetgauge.verdicts.registry import Names
 from fleetgauge.verdicts.window import medians, numbered, order_of
 
 
-@pytest.mark.parametrize("count", [1, 3, 900, 70_000])
+@pytest.mark.parametrize("count", [1, 3, 50, 500, 900, 70_000])
 @pytest.mark.parametrize("low", [False, True])
 def test_medians_are_those_of_each_group(count: int, low: bool) -> None:
     random = np.random.default_rng(count)
@@ -41,8 +41,9 @@ def test_keys_are_numbered_in_their_order(most: int) -> None:
     assert [len(each) for each in numbered(keys[:0])] == [0, 0]
 
 
-def test_the_order_of_equal_numbers_is_kept() -> None:
-    groups = np.random.default_rng(2).integers(0, 200_000, 50_000)
+@pytest.mark.parametrize("most", [5, 200_000, 2**40])
+def test_the_order_of_equal_numbers_is_kept(most: int) -> None:
+    groups = np.random.default_rng(2).integers(0, most, 50_000)
     np.testing.assert_array_equal(order_of(groups), np.argsort(groups, kind="stable"))
 
 
