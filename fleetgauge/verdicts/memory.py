@@ -385,10 +385,7 @@ class Memory:
         past = self.facts.get("rebalance-storm", {})
         instances = new["instance"]
         self.facts["rebalance-storm"] = {
-            str(new["group"][int(code)]): [
-                (*rest, {str(instances[int(each)]): more for each, more in others.items() if instances[int(each)] >= 0})
-                for *rest, others in events
-            ]
+            str(new["group"][int(code)]): [(*rest, _renamed(of_members, instances)) for *rest, of_members in events]
             for code, events in past.items()
             if new["group"][int(code)] >= 0
         }
@@ -441,6 +438,12 @@ class Memory:
             left_out=rest["left_out"],
             **{name: rest[name] for name in _TIMES},
         )
+
+
+def _renamed(of_instances: Mapping[str, float], new: Numbers) -> dict[str, float]:
+    """Values by the new numbers of their instances, without those that are forgotten; that of "" stays."""
+    now = {name: str(new[int(name)]) if name else "" for name in of_instances}
+    return {now[name]: value for name, value in of_instances.items() if now[name] != "-1"}
 
 
 def _plain(case: Case) -> dict[str, Any]:
