@@ -6,12 +6,14 @@ from typing import Any, Final
 import numpy as np
 
 from fleetgauge.verdicts.arrow import Table, pa, typed
-from fleetgauge.verdicts.catalogue import verdicts_of
+from fleetgauge.verdicts.catalogue import VERDICTS, verdicts_of
 from fleetgauge.verdicts.declare import Verdict
 from fleetgauge.verdicts.memory import Memory
 from fleetgauge.verdicts.notes import seen_clients
+from fleetgauge.verdicts.registry import KINDS, PATHS
 from fleetgauge.verdicts.rules import Rules, default_rules
-from fleetgauge.verdicts.window import ROLES
+from fleetgauge.verdicts.window import CONSUMER, ROLES
+from fleetgauge.verdicts.witnesses.waits import FETCH_WAIT_MS
 
 SCHEMA: Final = pa.schema(
     [
@@ -115,11 +117,54 @@ def _left_out(clients: Table, memory: Memory) -> list[frozenset[tuple[str, str]]
     """Verdicts that left each client out of the last window, with the reasons."""
     left_out: list[frozenset[tuple[str, str]]] = [_UNSEEN] * clients.num_rows
     code = memory.registry.clients.find(clients["cluster_id"], clients["client_id"])
+    of_nodes = {each.id for each in VERDICTS if each.kind == "node"}
     for verdict, reasons in memory.left_out.items():
-        for reason, codes in reasons.items():
+        for reason, codes in reasons.items() if verdict not in of_nodes else ():
             for row in np.flatnonzero(np.isin(code, codes)).tolist():
                 left_out[row] |= {(verdict, reason)}
     return left_out
+
+
+def states_of_node(cluster_id: str, node_id: int, memory: Memory, rules: Rules) -> dict[str, str | None]:
+    """The verdicts about a node, each with the reason why it was not judged in the last window; None if it was."""
+    node = _node(cluster_id, node_id, memory)
+    states: dict[str, str | None] = {}
+    for verdict in (each for each in VERDICTS if each.kind == "node"):
+        reasons = memory.left_out.get(verdict.id, {})
+        why_not = next((reason for reason, codes in reasons.items() if node in codes), None)
+        states[verdict.id] = _too_short(verdict, memory, rules) or (_NO_LATENCY if node < 0 else why_not)
+    return states
+
+
+def states_of_path(
+    cluster_id: str, client_id: str, node_id: int, memory: Memory, rules: Rules
+) -> dict[str, str | None]:
+    """The same of a path, by what is usual for it."""
+    (client,) = memory.registry.clients.find(pa.chunked_array([[cluster_id]]), pa.chunked_array([[client_id]])).tolist()
+    node, history = _node(cluster_id, node_id, memory), memory.history("latency")
+    series = client * KINDS + np.arange(KINDS)
+    usual_ms = np.expm1(history.expected(series * PATHS + node, rules["slow-node"].history_s(memory.window_s)))
+    is_known = ~np.isnan(usual_ms) & (client >= 0) & (node >= 0)
+    is_consumer, dialect = np.arange(KINDS) // 4 == CONSUMER, np.arange(KINDS) % 4 - 1
+    others = np.isin(series, (history.keys // PATHS)[history.keys % PATHS != node])
+    why_not = None
+    if not is_known.any():
+        why_not = "its usual latency is not known yet"
+    elif not (is_known & others).any():
+        why_not = "the client has no other broker to compare this one with"
+    elif not (is_known & others & ~(is_consumer & (usual_ms < FETCH_WAIT_MS[dialect]))).any():
+        why_not = "a consumer's delay within the time that its fetches wait for data does not show"
+    paths = (each for each in VERDICTS if each.kind == "path")
+    return {verdict.id: _too_short(verdict, memory, rules) or why_not for verdict in paths}
+
+
+def _node(cluster_id: str, node_id: int, memory: Memory) -> int:
+    """Number of a node; -1 if no latency of it came."""
+    (code,) = memory.registry.nodes.find(pa.chunked_array([[cluster_id]]), pa.chunked_array([[str(node_id)]])).tolist()
+    return int(code)
+
+
+_NO_LATENCY: Final = "no client sent a latency of it"
 
 
 def sampled_groups(memory: Memory) -> dict[tuple[str, str], str]:

@@ -45,6 +45,7 @@ class Threshold:
         is_mean: True for a mean over the window, which is nearer to `expected` if only a part of the window was bad.
         share: the share of the window that was bad, where that is known; None is all of it.
         adds_up: see `verdicts.evidence.ratio_of`.
+        noise: of each unit, see `verdicts.evidence.beside_noise`; None is 0.
     """
 
     metric: str
@@ -58,6 +59,7 @@ class Threshold:
     is_mean: bool = False
     share: Numbers | None = None
     adds_up: bool = False
+    noise: Numbers | None = None
 
     @property
     def is_known(self) -> Numbers:
@@ -98,6 +100,7 @@ class Threshold:
             bound=wider(self.bound),
             expected=wider(self.expected),
             share=wider(self.share),
+            noise=wider(self.noise),
             more={name: wider(values) for name, values in self.more.items()},
         )
 

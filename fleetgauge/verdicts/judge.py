@@ -13,7 +13,15 @@ import numpy as np
 from fleetgauge.verdicts.arrow import Numbers, Table, pa
 from fleetgauge.verdicts.catalogue import VERDICTS, verdicts_of
 from fleetgauge.verdicts.declare import BY_TELEMETRY, SOURCES, Finding, Threshold, Verdict, amount, value_of
-from fleetgauge.verdicts.evidence import lower_level, may_lower, raise_by_mean, raise_level, ratio_of, weight_of
+from fleetgauge.verdicts.evidence import (
+    beside_noise,
+    lower_level,
+    may_lower,
+    raise_by_mean,
+    raise_level,
+    ratio_of,
+    weight_of,
+)
 from fleetgauge.verdicts.exposure import Exposure
 from fleetgauge.verdicts.memory import Case, Memory
 from fleetgauge.verdicts.notes import note_clients, note_groups, note_traffic, note_window
@@ -245,7 +253,7 @@ class _Round:
             return
         case = case or self._new_case(code)
         covered_s = self._covered_s(case)
-        ratios = self._ratios(case, sides, excess, covered_s)
+        ratios = self._ratios(case, units, sides, excess, covered_s)
         measure = max(ratios, key=lambda each: ratios[each], default="")
         lift = self._lift(case, measure, units, excess)
         if ratios.get(measure, 0.0) > 1.0:
@@ -294,17 +302,20 @@ class _Round:
         since_s = (self._window.end_us - case.judged_us) / 1_000_000  # 0 after a window without rows of clients
         return max(length_s, min(since_s, LONGEST_COVERED_S))
 
-    def _ratios(self, case: Case, sides: Numbers, excess: Numbers, covered_s: float) -> dict[str, float]:
+    def _ratios(
+        self, case: Case, units: Numbers, sides: Numbers, excess: Numbers, covered_s: float
+    ) -> dict[str, float]:
         """Ratio of the worst unit, for each measure that is bad or raised the case before."""
         window, ratios = self._window, {}
         for number, worst in enumerate(excess.argmax(axis=1).tolist()):
             most, measure = excess[number, worst], str(number)
             if most > 1.0 or (most > 0.0 and measure in case.raised):
                 above, below = sides[number, :, worst].tolist()
-                ratios[measure] = ratio_of(
-                    case, measure, above, below, window.end_us, covered_s, self._figures["for_s"],
-                    adds_up=self._finding.tests[number].adds_up,
-                )  # fmt: skip
+                test = self._finding.tests[number]
+                ratio = ratio_of(
+                    case, measure, above, below, window.end_us, covered_s, self._figures["for_s"], adds_up=test.adds_up
+                )
+                ratios[measure] = ratio if test.noise is None else beside_noise(ratio, float(test.noise[units[worst]]))
         return ratios
 
     def _new_case(self, code: int) -> Case:

@@ -17,7 +17,10 @@ _MOST: Final = 0.3
 """Largest difference of a window that a history learns from (log): outliers move it little. A doubled value has become
 the expected one after about 14 hours."""
 
-FORM: Final = 11
+_MOST_NOISE: Final = float(np.log(2))
+"""Most that a value counts for in the noise (log): a fault raises it by 0.01 in five minutes."""
+
+FORM: Final = 12
 """Version of `Memory.parts`, to be raised with each change of them: windows of another version are judged again."""
 
 DAY_US: Final = 86_400_000_000
@@ -30,16 +33,18 @@ CLEARED_KEPT_US: Final = 30 * DAY_US
 
 
 class History:
-    """The expected value of each key: a running mean of the logarithm over time, which outliers move little."""
+    """The expected value of each key: a running mean of the logarithm over time, which outliers move little; and its
+    noise: the mean distance of a value from it.
+    """
 
-    def __init__(self, keys: Numbers, mean: Numbers, seconds: Numbers) -> None:
-        self.keys, self._mean, self._seconds = keys, mean, seconds
+    def __init__(self, keys: Numbers, mean: Numbers, seconds: Numbers, noise: Numbers) -> None:
+        self.keys, self._mean, self._seconds, self._noise = keys, mean, seconds, noise
         self._latest: tuple[Numbers, Numbers, Numbers] | None = None
 
     @classmethod
     def empty(cls) -> "History":
         """A history without keys."""
-        return cls(np.zeros(0, np.int64), np.zeros(0), np.zeros(0))
+        return cls(np.zeros(0, np.int64), *np.zeros((3, 0)))
 
     def expected(self, keys: Numbers, least_s: float) -> Numbers:
         """Mean of each key; NaN where less than `least_s` was seen."""
@@ -48,6 +53,13 @@ class History:
         known = known[self._seconds[at[known]] >= least_s]
         means[known] = self._mean[at[known]]
         return means
+
+    def noise(self, keys: Numbers) -> Numbers:
+        """Mean distance of the values of each key from their mean; 0 where it is not known."""
+        at, is_known = self._find(keys)
+        noise = np.zeros(len(keys))
+        noise[is_known] = self._noise[at[is_known]]
+        return noise
 
     def learn(self, keys: Numbers, values: Numbers, covered_s: Numbers | int, least_s: float) -> None:
         """Updates the means of distinct keys by values that cover `covered_s` each [s]; NaN is ignored.
@@ -66,6 +78,8 @@ class History:
         step, seen_s = values[is_known] - self._mean[old], self._seconds[old]
         is_usual = (seen_s < least_s) | (np.abs(step) < _MOST)
         weight = np.maximum(np.where(is_usual, own_s / (seen_s + own_s), 0.0), np.minimum(own_s / _SETTLES_S, 1.0))
+        distance = np.minimum(np.abs(step), _MOST_NOISE)
+        self._noise[old] += weight * (np.where(seen_s > own_s, distance, 0.0) - self._noise[old])
         self._mean[old] += weight * np.where(is_usual, step, np.clip(step, -_MOST, _MOST))
         self._seconds[old] += own_s
         self._add(keys[~is_known], values[~is_known], new_s)
@@ -91,6 +105,7 @@ class History:
         self.keys = every[order]
         self._mean = np.concatenate([self._mean, values])[order]
         self._seconds = np.concatenate([self._seconds, seconds])[order]
+        self._noise = np.concatenate([self._noise, np.zeros(len(keys))])[order]
 
     def _find(self, keys: Numbers) -> tuple[Numbers, Numbers]:
         """The places of keys, and which of them are known; of the same keys as before without a search."""
@@ -107,16 +122,18 @@ class History:
         self._latest = None
         order = np.argsort(keys, kind="stable")
         order = order[keys[order] >= 0]
-        self.keys, self._mean, self._seconds = keys[order], self._mean[order], self._seconds[order]
+        self.keys, self._mean, self._seconds, self._noise = (
+            keys[order], self._mean[order], self._seconds[order], self._noise[order]
+        )  # fmt: skip
 
     def table(self) -> Table:
         """The keys and their means, for storage."""
-        return pa.table({"key": self.keys, "mean": self._mean, "seconds": self._seconds})
+        return pa.table({"key": self.keys, "mean": self._mean, "seconds": self._seconds, "noise": self._noise})
 
     @classmethod
     def of(cls, table: Table) -> "History":
         """Restores a history from what `table` returned."""
-        return cls(*(table[name].to_numpy().copy() for name in ("key", "mean", "seconds")))
+        return cls(*(table[name].to_numpy().copy() for name in ("key", "mean", "seconds", "noise")))
 
 
 INSTANCE_FIELDS: Final = {
@@ -125,14 +142,12 @@ INSTANCE_FIELDS: Final = {
             "first_us",
             "last_us",
             "terminated_us",
-            "latest_us",
             "spare_us",
             "client",
             "group",
             "version",
             "dialect",
             "says_when_it_ends",
-            "may_say_nothing",
             "has_latency",
             "in_loop",
         ),
@@ -166,12 +181,10 @@ class Instances:
     Attributes:
         first_us, last_us: receipt of its first push and its last one so far [us].
         terminated_us: receipt of its terminating push.
-        latest_us: receipt of its latest push of all, by CLIENTS.
         spare_us: end of its latest window in which its application had time to spare, while it was too young to judge.
         client, group, version, dialect: numbers of its client id, of its group (-1 for none) and of its software, and
             its library.
         says_when_it_ends: 1 for a kind of client that sends a terminating push when it is closed.
-        may_say_nothing: 1 for a kind of client whose pushes are empty while it does nothing.
         has_latency: 1 once it sent a latency by broker.
         in_loop: 1 for a life of a crash loop.
         interval_s: push interval to expect of it [s]; see `base.presence`.
@@ -335,7 +348,7 @@ class Memory:
             for kind in ("client", "group", "node", "path", "version", "instance")
         }
         of_members = np.array([case.of for case in cases if case.of is not None and case.of >= 0], np.int64)
-        stays = np.maximum(known["last_us"], known["latest_us"]) >= now_us - INSTANCES_KEPT_US
+        stays = known["last_us"] >= now_us - INSTANCES_KEPT_US
         stays[of_kind["instance"]] = stays[of_members] = True
         new = {"instance": names.instances.keep(stays)}
         known.keep(stays)

@@ -48,7 +48,6 @@ def note_clients(clients: Table, memory: Memory) -> None:
     instances.grow(len(memory.registry.instances))
     first, last = (as_numpy(column[name].cast(pa.int64()), 0) for name in ("first_seen", "last_seen"))
     instances["first_us"][code] = first
-    instances["latest_us"][code] = last
     ended = as_numpy(column["terminated"], False)
     instances["terminated_us"][code] = np.where(ended, last, 0)
     if EXPECTED_INTERVAL in clients.schema.names:
@@ -59,9 +58,6 @@ def note_clients(clients: Table, memory: Memory) -> None:
     is_java = as_numpy(pc.equal(column["dialect"], "java"), False)
     # Java's producers and admin clients end without a terminating push: for them its absence proves nothing.
     instances["says_when_it_ends"][code] = ~is_java | of_consumer | in_group
-    # franz-go leaves zeros out; a consumer's fetches are never 0, since they go on without data.
-    is_franz_go = as_numpy(pc.equal(column["dialect"], "franz-go"), False)
-    instances["may_say_nothing"][code] = is_franz_go & ~of_consumer & ~in_group
 
 
 def note_window(window: Window, memory: Memory) -> None:

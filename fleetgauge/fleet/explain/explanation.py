@@ -7,14 +7,14 @@ from datetime import UTC, datetime, timedelta
 from math import isfinite
 from typing import Any, Final
 
-from fleetgauge.fleet.arrow import Table, pc, to_list
+from fleetgauge.fleet.arrow import Table, to_list
 from fleetgauge.fleet.explain.over_time import Asked, OverTime, over_time
 from fleetgauge.fleet.explain.subjects import Subject, find
 from fleetgauge.fleet.fleet import Fleet
 from fleetgauge.fleet.pipeline.of_verdicts import latest_memory
 from fleetgauge.fleet.tables.store import Store
 from fleetgauge.fleet.views.verdict_list import reference
-from fleetgauge.verdicts.coverage import coverage
+from fleetgauge.verdicts.coverage import coverage, states_of_node, states_of_path
 from fleetgauge.verdicts.memory import Memory
 from fleetgauge.verdicts.notes import traffic_facts
 from fleetgauge.verdicts.rules import Rules
@@ -60,8 +60,8 @@ class Explanation:
         instances: rows of CLIENTS, those seen last.
         instance_count: number of all instances.
         fine: verdicts that can be judged and are neither open nor suspected.
-        coverage: rows of `verdicts.coverage.SCHEMA`, not judged by what its own instances sent; None for nodes
-            and paths, and where nothing of it is known at the time.
+        coverage: rows of `verdicts.coverage.SCHEMA`, not judged by what its own instances sent, or of a node or path
+            `verdict`, `judged` and `why_not`; None where nothing of it is known at the time.
     """
 
     kind: str
@@ -115,11 +115,14 @@ def _explained(
     facts = {**(sampled if figures.trend else {}), **traffic_facts(judged_by, names)}
     sent = dict.fromkeys([*figures.sent, *facts], 1)
     memory = Memory(sent=sent, facts=facts, registry=judged_by.registry, left_out=judged_by.left_out)
-    covered = coverage(clients, memory, rules)
     is_of_clients = subject.node_id is None
-    not_judged = covered.filter(pc.invert(covered["judged"])).to_pylist()
+    if is_of_clients:
+        covered = coverage(clients, memory, rules).to_pylist()
+    else:
+        covered = _states_of_link(subject, judged_by, rules)
+    not_judged = [row for row in covered if not row["judged"]]
     doubted = [row for row in suspected(judged_by, rules) if _is_suspected(row, subject, clients)]
-    is_covered = is_of_clients and bool(figures.windows)
+    is_covered = bool(figures.windows)
     told = {row["verdict"] for row in (*doubted, *not_judged, *(row for row in rows if row["state"] == "open"))}
     return Explanation(
         kind=subject.kind,
@@ -131,9 +134,20 @@ def _explained(
         versions=_versions(clients),
         instances=clients.slice(0, MOST_LISTED).to_pylist() if is_of_clients else [],
         instance_count=clients.num_rows,
-        fine=sorted(set(to_list(covered["verdict"])) - told) if is_covered else [],
+        fine=sorted({row["verdict"] for row in covered} - told) if is_covered else [],
         coverage=not_judged if is_covered else None,
     )
+
+
+def _states_of_link(subject: Subject, memory: Memory, rules: Rules) -> list[Row]:
+    """`verdict`, `judged` and `why_not` of the verdicts about a node or path."""
+    assert subject.node_id is not None
+    if subject.kind == "node":
+        states = states_of_node(subject.cluster_id, subject.node_id, memory, rules)
+    else:
+        client_id = subject.name.rpartition("@")[0]
+        states = states_of_path(subject.cluster_id, client_id, subject.node_id, memory, rules)
+    return [{"verdict": name, "judged": why_not is None, "why_not": why_not} for name, why_not in states.items()]
 
 
 def _concerns(row: Row, subject: Subject, ids: set[str]) -> bool:

@@ -21,7 +21,7 @@ from fleetgauge.fleet.measures.catalogue import (
     Measure,
     family_names,
 )
-from fleetgauge.fleet.measures.merge import combined
+from fleetgauge.fleet.measures.merge import combined, merge
 from fleetgauge.fleet.measures.rows import (
     AVG_UNITS,
     COUNTS,
@@ -110,6 +110,22 @@ def correction(before: Table, after: Table, window_s: int) -> Table:
         ValueError: see `check_window`.
     """
     return pa.concat_tables([_additive(aggregate(before, window_s), -1), _additive(aggregate(after, window_s), 1)])
+
+
+def presence(pushes: Table, window_s: int) -> Table:
+    """PUSHES without points -> ROWS, one per client instance and window: that it pushed, and who it is.
+
+    franz-go leaves zeros out, so that all pushes of an idle or hung client may be empty.
+
+    Raises:
+        ValueError: see `check_window`.
+    """
+    check_window(window_s)
+    block = Block.empty(pushes.num_rows)
+    block.counts[:, _COUNT_AT["pushes"]] = 1
+    columns = {name: one(pushes[name]) for name in (*INSTANCE, *IDENTITY)}
+    columns |= {"seen_at": one(pushes["received_at"]), "seen_push_id": one(pushes["push_id"])}
+    return merge([table_of(columns | _window(times(pushes["received_at"]), window_s), block)])
 
 
 _GROWTHS: Final = np.array([BY_COLUMN[name].over == "growth" for name in SUMS])

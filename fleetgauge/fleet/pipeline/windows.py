@@ -1,4 +1,4 @@
-"""Wide rows of whole days, computed again from their points.
+"""Wide rows of whole days, computed again from their points and empty pushes.
 
 Tasks write files of a few clients' rows at a time, and one commit puts these in place of the days' old ones.
 """
@@ -9,8 +9,9 @@ from datetime import date
 from typing import Final
 
 from fleetgauge.fleet import shards
+from fleetgauge.fleet.arrow import pc
 from fleetgauge.fleet.engines.engine import Engine
-from fleetgauge.fleet.measures.aggregate import aggregate
+from fleetgauge.fleet.measures.aggregate import aggregate, presence
 from fleetgauge.fleet.pipeline.spans import of_days
 from fleetgauge.fleet.tables import catalog
 from fleetgauge.fleet.tables.log import Snapshot
@@ -36,28 +37,31 @@ def remake_windows(
         engine: runs the tasks.
         days: of receipt (UTC).
         window_s: length of the windows [s].
-        rows_at_once: points that a task holds about.
+        rows_at_once: points and pushes that a task holds about.
     """
     count = dict.fromkeys(days, 0)
-    for file in store.files(catalog.POINTS, count):
-        count[file["partition.date"]] += file["num_records"]
+    for table in (catalog.POINTS, catalog.PUSHES):
+        for file in store.files(table, count):
+            count[file["partition.date"]] += file["num_records"]
     parts = [
         (day, ranges)
         for day, rows in sorted(count.items())
         if rows
         for ranges in shards.divided(rows, engine.parts, rows_at_once)
     ]
-    task = _OfPoints(points=store.snapshot(catalog.POINTS), window_s=window_s, to=store.files_of(catalog.WINDOWS))
+    points, pushes = store.snapshot(catalog.POINTS), store.snapshot(catalog.PUSHES)
+    task = _OfDay(points=points, pushes=pushes, window_s=window_s, to=store.files_of(catalog.WINDOWS))
     written = [file for files in engine.map(task, parts) for file in files]
     old = store.files(catalog.WINDOWS, count)
     store.change(catalog.WINDOWS, add=written, remove=[file["path"] for file in old])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _OfPoints:
+class _OfDay:
     """Writes the wide rows of some clients and a day to files."""
 
     points: Snapshot
+    pushes: Snapshot
     window_s: int
     to: WriteFiles
 
@@ -65,6 +69,8 @@ class _OfPoints:
         day, ranges = part
         with self.to.open() as writer:
             for each in ranges:
-                points = self.points.table(_COLUMNS, of_days([day]) & shards.within(each))
-                writer.write_table(aggregate(points, self.window_s))
+                where = of_days([day]) & shards.within(each)
+                writer.write_table(aggregate(self.points.table(_COLUMNS, where), self.window_s))
+                empty = self.pushes.table(where=where & (pc.field("points") == 0))
+                writer.write_table(presence(empty, self.window_s))
             return writer.take_all()

@@ -20,7 +20,7 @@ from fleetgauge.fleet.arrow import Array, RecordBatch, Table, pa, pc, to_list
 from fleetgauge.fleet.decode.flat import Indices
 from fleetgauge.fleet.decode.rows import batch_of, day_of_receipt, joined, reject_rows
 from fleetgauge.fleet.decode.stage import MAX_CHUNK_BYTES, CountedPushes, regroup
-from fleetgauge.fleet.measures.aggregate import DEFAULT_WINDOW_S, aggregate, correction
+from fleetgauge.fleet.measures.aggregate import DEFAULT_WINDOW_S, aggregate, correction, presence
 from fleetgauge.fleet.measures.rows import Numbers, filled, is_valid, times
 from fleetgauge.fleet.schemas import COUNTED, INSTANCE, POINTS, PUSHES, REJECTS, SERIES
 from fleetgauge.fleet.schemas import encoded as encoded_columns
@@ -335,6 +335,8 @@ class _Task:
         rows = push_rows(good)
         self.result.days.update(pc.unique(rows.column("date").cast(pa.int32())).to_pylist())
         self._write(catalog.PUSHES.name, rows)
+        empty = pa.Table.from_batches([rows.filter(pc.equal(rows.column("points"), 0))])
+        self._write_wide(presence(empty, self._window_s))
         for bad in reject_rows(pushes.chunk, pushes.reasons, COUNTED):
             self.result.rejects.update(_QUOTED.sub("...", reason) for reason in to_list(bad.column("reason")))
             self._write(catalog.REJECTS.name, self._new_rejects(reject_rows_of(bad)))

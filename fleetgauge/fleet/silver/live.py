@@ -11,9 +11,10 @@ from fleetgauge.fleet.arrow import RecordBatch, Table, pa, pc
 from fleetgauge.fleet.decode.flat import Indices
 from fleetgauge.fleet.decode.rows import batch_of, joined
 from fleetgauge.fleet.decode.stage import CountedPushes
-from fleetgauge.fleet.measures.aggregate import aggregate
+from fleetgauge.fleet.measures.aggregate import aggregate, presence
 from fleetgauge.fleet.measures.rows import ROWS, equals
 from fleetgauge.fleet.schemas import BRONZE, INSTANCE, POINTS, PUSH_RECORD, SERIES
+from fleetgauge.fleet.silver.batch import push_rows
 from fleetgauge.fleet.silver.check import check
 from fleetgauge.fleet.silver.deltas import Comparison
 from fleetgauge.fleet.silver.repeats import ORDER
@@ -80,7 +81,12 @@ class LivePushes:
             rows = rows.filter(pc.is_null(rows["topic"]))
             if len(self._kept):
                 kept = points.filter(pc.is_in(points["metric_name"], value_set=self._kept))
-        return Taken(rows=rows, points=kept, pushes=pushes.good_rows(), rejects=pushes.rejects)
+        good = pushes.good_rows()
+        is_good = np.array([reason is None for reason in pushes.reasons], np.bool_)
+        is_empty = np.bincount(row_of, minlength=len(chunk))[is_good] == 0
+        empty = pa.Table.from_batches([push_rows(good.filter(pa.array(is_empty)))])
+        rows = pa.concat_tables([rows, presence(empty, self._window_s)])
+        return Taken(rows=rows, points=kept, pushes=good, rejects=pushes.rejects)
 
     def _remind(self, comparison: Comparison, chunk: RecordBatch, instance_of: Indices) -> None:
         """Adds the remembered totals of a chunk's instances to the comparison."""

@@ -55,11 +55,10 @@ def _connection_churn(window: Window, memory: Memory, figures: Figures) -> Findi
 def _crash_loop(window: Window, memory: Memory, figures: Figures) -> Finding:
     """Short lives one after the other: the longest chain of each client id that still goes on."""
     known = memory.instances
-    first, interval_us = known["first_us"], known["interval_s"] * _US
-    last, is_alive = _last_pushes(window, memory)
-    is_short = (known["last_us"] > 0) & (last - first < figures["life_s"] * _US)
+    first, last, interval_us = known["first_us"], known["last_us"], known["interval_s"] * _US
+    is_short = (last > 0) & (last - first < figures["life_s"] * _US)
     now_us = _now_us(window)
-    is_ended = (now_us - last > _LONGEST_INTERVALS * interval_us) & ~is_alive
+    is_ended = now_us - last > _LONGEST_INTERVALS * interval_us
     is_recent = now_us - last < figures["within_s"] * _US
     short = np.flatnonzero(is_short & is_ended & is_recent & ~_has_terminated(window, memory))
     clients, counts = np.unique(known["client"][short], return_counts=True)
@@ -155,17 +154,6 @@ def _now_us(window: Window) -> int:
     return min(window.end_us, int(window.rows.micros("seen_at").max(initial=0)))
 
 
-def _last_pushes(window: Window, memory: Memory) -> tuple[Numbers, Numbers]:
-    """Receipt of each instance's last push up to the window's end [us], and True if it pushes without points.
-
-    A push without points has no row: only the time of the latest one is known.
-    """
-    known = memory.instances
-    later = known["latest_us"]
-    is_alive = (known["may_say_nothing"] > 0) & (later > window.end_us)
-    return np.maximum(known["last_us"], np.where(later <= window.end_us, later, 0)), is_alive
-
-
 def _has_terminated(window: Window, memory: Memory) -> Numbers:
     at = memory.instances["terminated_us"]
     return (at > 0) & (at <= window.end_us)
@@ -174,10 +162,9 @@ def _has_terminated(window: Window, memory: Memory) -> Numbers:
 def _silent(window: Window, memory: Memory, figures: Figures) -> Finding:
     _drop_those_that_waited(window, memory, figures)
     known = memory.instances
-    last, is_alive = _last_pushes(window, memory)
-    quiet_s = (_now_us(window) - last) / _US
+    quiet_s = (_now_us(window) - known["last_us"]) / _US
     is_expected = (known["says_when_it_ends"] > 0) | _stays(memory, figures.patterns("stays"))
-    judged = (known["last_us"] > 0) & is_expected & ~is_alive
+    judged = (known["last_us"] > 0) & is_expected
     judged &= (quiet_s < figures["kept_s"]) & ~_has_terminated(window, memory) & (known["in_loop"] == 0)
     expected = np.count_nonzero(judged & (quiet_s < figures["kept_s"] / 24))
     judged &= len(window) >= figures["others_share"] * expected  # else it is the receiver that is silent

@@ -31,7 +31,7 @@ def _test(window: Window, figures: Figures, latency_ms: Numbers, request: str, r
     For Java it is the request rate times the mean throttle time: 20 requests per second to 2 brokers, throttled by
     30 ms each, are 20 * 0.03 / 2 = 0.3. Others send no rate: for them it is throttle time / (throttle time + latency),
     if most pushes have a throttle time. franz-go's average is the share already: it divides the sum of its throttle
-    times by the push interval.
+    times by the push interval. It leaves zeros out: a push with latencies alone is of no throttled one.
     """
     rows = window.rows
     throttle_ms = rows.number(f"{request}_throttle_avg_ms")
@@ -40,6 +40,7 @@ def _test(window: Window, figures: Figures, latency_ms: Numbers, request: str, r
     # franz-go leaves a throttle time of 0 out: pushes count, not samples.
     most = rows.number(f"{request}_throttled") >= figures["pushes_share"] * np.maximum(rows.number("pushes"), 1)
     is_share = window.dialect == FRANZ_GO
+    throttle_ms = np.where(np.isnan(throttle_ms) & is_share & (window.link_count > 0), 0.0, throttle_ms)
     by_time = np.where(is_share, throttle_ms, throttle_ms / (throttle_ms + np.fmax(latency_ms, 1.0)))
     share = np.where(np.isnan(by_rate), np.where(most, by_time, np.where(np.isnan(throttle_ms), np.nan, 0.0)), by_rate)
     return Threshold(

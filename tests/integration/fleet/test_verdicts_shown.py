@@ -130,6 +130,8 @@ def test_a_node_is_explained_beside_the_other_nodes(tables: Path) -> None:
         assert series["now"] > 0
         assert series["peers"] > 0
         assert found["instances"] == []
+        assert [*found["fine"], *(row["verdict"] for row in found["coverage"])] == ["slow-node"]
+    assert "Fine: slow-node." in fleet("explain", "node", "1", "--tables", tables).stdout
 
 
 def test_a_path_is_explained_beside_its_clients_other_nodes(tables: Path) -> None:
@@ -138,6 +140,7 @@ def test_a_path_is_explained_beside_its_clients_other_nodes(tables: Path) -> Non
     (found,) = explained(tables, f"{link['client_id']}@{link['node_id']}", "--cluster-id", link["cluster_id"])
     (series,) = found["over_time"]["series"]
     assert (found["kind"], found["over_time"]["peers_are"]) == ("path", "the other nodes of its clients")
+    assert [*found["fine"], *(row["verdict"] for row in found["coverage"])] == ["slow-path"]
     assert series["now"] > 0
 
 

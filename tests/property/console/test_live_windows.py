@@ -81,6 +81,16 @@ def judged_in_pieces(records: Sequence[PushRecord], sizes: list[int], at_once: i
     return found
 
 
+def test_a_push_without_points_says_that_its_client_is_there() -> None:
+    records, _ = simulated(12, 0.1)
+    empty = [each._replace(metrics=b"", received_at=each.received_at + 1) for each in records[:20]]
+    pushes = sorted([*records[:20], *empty], key=lambda each: each.received_at)
+    judged = ordered(judged_in_pieces(pushes, [5, 11], 1))
+    clients = [row for row in judged if row["role"] is None]
+    assert {row["client_instance_id"] for row in clients} == {each.client_instance_id for each in empty}
+    assert sum(row["pushes"] for row in clients) == 40
+
+
 @pytest.mark.parametrize("verdict", ["throttled", "rebalance-storm"])
 def test_what_goes_wrong_in_a_simulated_fleet_is_an_open_verdict_of_the_console(verdict: str) -> None:
     records, truth = simulated(30, 0.75, Pathology(verdict=verdict, subject=None, from_s=600, to_s=2_700))

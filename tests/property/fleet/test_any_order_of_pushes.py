@@ -19,8 +19,9 @@ from support.fleet.fleet_in_disorder import (
 )
 from support.fleet.silver_tables import SilverTables
 
-from fleetgauge.fleet.measures.aggregate import DEFAULT_WINDOW_S, aggregate
-from fleetgauge.fleet.schemas import POINTS
+from fleetgauge.fleet.measures.aggregate import DEFAULT_WINDOW_S, aggregate, presence
+from fleetgauge.fleet.measures.merge import merge
+from fleetgauge.fleet.schemas import POINTS, PUSHES
 from fleetgauge.fleet.tables import catalog
 
 MARKS = ("delta", "reset", "gap", "covers_gap", "before_subscription")
@@ -46,13 +47,17 @@ def test_batches_that_are_cut_off_before_any_write_are_whole_when_they_ran_again
     same(found, read_in_order(tmp_path / "expected", 8))
 
 
-def test_wide_rows_kept_by_batch_are_those_of_all_points_at_once(tmp_path: Path) -> None:
+def test_wide_rows_kept_by_batch_are_those_of_all_pushes_at_once(tmp_path: Path) -> None:
     chance = random.Random(5)
     found = SilverTables(tmp_path)
     for batch in shuffled_batches(chance, fleet_pushes(chance), batches=4):
         found.read(batch)
-    points = pa.Table.from_pylist(read_in_order(tmp_path / "in-order", 5).points, schema=POINTS)
-    assert found.rows(catalog.WINDOWS) == sorted(aggregate(points, DEFAULT_WINDOW_S).to_pylist(), key=repr)
+    in_order = read_in_order(tmp_path / "in-order", 5)
+    points = pa.Table.from_pylist(in_order.points, schema=POINTS)
+    empty = pa.Table.from_pylist([row for row in in_order.rows(catalog.PUSHES) if not row["points"]], schema=PUSHES)
+    assert empty.num_rows
+    rows = merge([aggregate(points, DEFAULT_WINDOW_S), presence(empty, DEFAULT_WINDOW_S)])
+    assert found.rows(catalog.WINDOWS) == sorted(rows.to_pylist(), key=repr)
 
 
 def test_batches_that_are_cut_off_each_before_another_write_are_whole_when_they_ran_again(tmp_path: Path) -> None:

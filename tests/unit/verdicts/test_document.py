@@ -16,10 +16,12 @@ LIBRARIES = {"java": "Java", "librdkafka": "librdkafka", "franz-go": "franz-go"}
 
 
 def sections() -> dict[str, str]:
-    """The text of each section of the catalogue, by its heading."""
+    """The text of each section of the catalogue, by its heading; a paragraph or item is one line."""
     catalogue = PAGE.partition("\n## The catalogue\n")[2].partition("\n## ")[0]
     parts = re.split(r"^### (.+)$", catalogue, flags=re.MULTILINE)
-    return dict(zip(parts[1::2], parts[2::2], strict=True))
+    return {
+        name: re.sub(r"(?<!\n)\n *(?=[^-\s])", " ", text) for name, text in zip(parts[1::2], parts[2::2], strict=True)
+    }
 
 
 def declared(verdict: Verdict) -> str:

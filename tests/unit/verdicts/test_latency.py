@@ -5,7 +5,8 @@ from itertools import chain
 import pytest
 from unit.verdicts.fleets import Judged, Row, client, with_links
 
-from fleetgauge.verdicts.rules import parse_rules
+from fleetgauge.verdicts.coverage import states_of_node, states_of_path
+from fleetgauge.verdicts.rules import default_rules, parse_rules
 
 
 def fleet(number: int, slow: dict[tuple[str, int], float], role: str = "producer", clients: int = 6) -> list[Row]:
@@ -507,3 +508,44 @@ def test_producers_that_wait_for_a_slow_broker_at_the_others_are_not_slow(
     judged = Judged().windows(11, rows)
     assert sorted(row["subject"] for row in judged.rows if row["verdict"] == "slow-client") == found
     assert [row["subject"] for row in judged.rows if row["verdict"] != "slow-client"] == ["3"]
+
+
+def test_a_client_whose_latencies_vary_is_not_slow_by_chance() -> None:
+    """A quarter of an hour at twice the usual latency is a fault where it varies by a tenth, and none where by half."""
+
+    def found(varies: float, times: float) -> list[tuple[str, str, str]]:
+        def rows(number: int) -> list[Row]:
+            noise = 1 + varies if number % 6 < 3 else 1 / (1 + varies)
+            return fleet(0, of_client("app-0", noise * (times if number >= 96 else 1.0)))
+
+        return Judged().windows(102, rows).found
+
+    slow = [("slow-client", "app-0", "open")]
+    assert found(0.1, 2.1) == slow
+    assert found(0.6, 1.2) == []
+    assert found(0.6, 4.0) == slow
+
+
+def test_a_node_and_a_path_that_cannot_be_judged_say_why() -> None:
+    rules = default_rules()
+
+    def states(role: str, *, clients: int = 6, nodes: int = 3) -> tuple[str | None, str | None]:
+        def rows(number: int) -> list[Row]:
+            return [row for row in fleet(number, {}, role, clients) if (row.get("node_id") or 0) <= nodes]
+
+        memory = Judged().windows(8, rows).memory
+        node = states_of_node("c", 1, memory, rules)["slow-node"]
+        return node, states_of_path("c", "app-0", 1, memory, rules)["slow-path"]
+
+    assert states("producer") == (None, None)
+    assert all("fetches wait" in (why_not or "") for why_not in states("consumer"))
+    assert states("producer", clients=2)[0] == "fewer than 3 of its clients sent a latency"
+    assert states("producer", nodes=1)[1] == "the client has no other broker to compare this one with"
+
+
+def test_a_slow_node_whose_clients_are_consumers_is_judged() -> None:
+    judged = Judged().windows(6, lambda number: fleet(number, {}, "consumer"))
+    judged.windows(4, lambda number: fleet(number, of_node(3, 5.0), "consumer"))
+    assert states_of_node("c", 3, judged.memory, default_rules()) == {"slow-node": None}
+    (unknown,) = states_of_node("c", 99, judged.memory, default_rules()).values()
+    assert unknown == "no client sent a latency of it"

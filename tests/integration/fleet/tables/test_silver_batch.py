@@ -99,8 +99,13 @@ def test_heartbeats_and_malformed_pushes_are_counted_and_leave_what_is_remembere
     assert deltas(tables) == [("a", 0, 10.0), ("a", 3, 1.0)]
     beats = {row["received_at"].minute: row["heartbeat"] for row in tables.rows(catalog.PUSHES)}
     assert beats == {0: False, 1: True, 3: False}
-    tables.read([of("a", 4, b""), of("a", 5, b"\xff")])
+    tables.read([of("a", 4, b""), of("a", 5, b"\xff"), of("b", 7, b"")])
     assert amounts(tables) == [("a", 11.0, 3)]
+    clients = [row for row in tables.rows(catalog.WINDOWS) if row["role"] is None]
+    seen = sorted(
+        (row["client_instance_id"][0], row["pushes"], row["points"], row["seen_at"].minute) for row in clients
+    )
+    assert seen == [("a", 4, 2, 4), ("b", 1, None, 7)]
 
 
 def test_all_pushes_of_an_instance_are_late_when_one_comes_no_later_than_what_is_remembered(

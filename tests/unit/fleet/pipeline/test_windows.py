@@ -1,4 +1,4 @@
-"""Wide rows made again from points, day by day and a few clients at a time."""
+"""Wide rows made again from points and empty pushes, day by day and a few clients at a time."""
 
 from collections.abc import Iterable
 from datetime import UTC, date, datetime, timedelta
@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from support.fleet.side_by_side import SideBySide
 
-from fleetgauge.fleet.arrow import Table
+from fleetgauge.fleet.arrow import Table, pa
 from fleetgauge.fleet.engines.engine import InProcess
-from fleetgauge.fleet.measures.aggregate import aggregate
+from fleetgauge.fleet.measures.aggregate import aggregate, presence
 from fleetgauge.fleet.pipeline.windows import remake_windows
-from fleetgauge.fleet.schemas import POINTS
+from fleetgauge.fleet.schemas import POINTS, PUSHES
 from fleetgauge.fleet.tables import catalog
 from fleetgauge.fleet.tables.store import Store
 from fleetgauge.testkit.small_tables import rows
@@ -36,6 +36,13 @@ def points(day: date, minutes: Iterable[int]) -> Table:
     return rows(POINTS, columns, *given)
 
 
+def pushes(day: date, *, points: int) -> Table:
+    """A push of each client, a while after those with points, that has so many."""
+    at = datetime(day.year, day.month, day.day, 14, tzinfo=UTC)
+    given = [(name, f"{number:032d}", at, points) for number, name in enumerate(IDS)]
+    return rows(PUSHES, "client_instance_id push_id received_at points", *given)
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     """Two days of points, and their wide rows as three batches wrote them."""
@@ -44,6 +51,8 @@ def store(tmp_path: Path) -> Store:
         for minutes in (range(2), range(2, 4), range(4, 8)):
             append(found, catalog.POINTS, points(day, minutes))
             append(found, catalog.WINDOWS, aggregate(points(day, minutes), 300))
+        append(found, catalog.PUSHES, pa.concat_tables([pushes(day, points=0), pushes(day, points=2)]))
+        append(found, catalog.WINDOWS, presence(pushes(day, points=0), 300))
     return found
 
 
@@ -74,14 +83,16 @@ def paths(store: Store) -> set[str]:
 def test_windows_are_made_again_from_the_points_of_their_day(store: Store, engine: InProcess, window_s: int) -> None:
     untouched, before = windows(store, DAYS[1]), store.log(catalog.WINDOWS).version()
     remake_windows(store, engine, [DAYS[0]], window_s, rows_at_once=20)
-    assert windows(store, DAYS[0]) == listed(aggregate(points(DAYS[0], range(8)), window_s))
+    made = aggregate(points(DAYS[0], range(8)), window_s), presence(pushes(DAYS[0], points=0), window_s)
+    assert windows(store, DAYS[0]) == listed(pa.concat_tables(made))
     assert store.log(catalog.WINDOWS).version() == before + 1, "one commit: no reader sees a part of it"
     assert windows(store, DAYS[1]) == untouched
 
 
 @pytest.mark.slow
-def test_a_day_without_points_has_no_windows_left(store: Store) -> None:
-    store.log(catalog.POINTS).delete("date = '2026-03-01'")
+def test_a_day_without_pushes_has_no_windows_left(store: Store) -> None:
+    for table in (catalog.POINTS, catalog.PUSHES):
+        store.log(table).delete("date = '2026-03-01'")
     remake_windows(store, InProcess(), DAYS, 300)
     assert not windows(store, DAYS[0])
     assert windows(store, DAYS[1])
