@@ -170,7 +170,7 @@ def _note_sent(window: Window, memory: Memory) -> None:
 
     Latencies are noted by instance, too: they depend on the version and the settings.
     """
-    memory.instances["has_latency"][window.instance[window.links.row]] = 1
+    memory.instances["has_latency"][window.instance[window.link_count > 0]] = 1
     for number, dialect in enumerate(DIALECTS):
         by_role = [f"{dialect} {role} {_LATENCY}" for role in _roles_of_links(window, number)]
         memory.sent |= dict.fromkeys(by_role, window.end_us)

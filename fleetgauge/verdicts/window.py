@@ -193,8 +193,7 @@ class Groups:
         self.of, self._count = groups, count
         self._order: Numbers | None = None
         if (groups[1:] < groups[:-1]).any() or (groups[:1] < 0).any():
-            known = np.flatnonzero(groups >= 0)
-            self._order = known[order_of(groups[known])]
+            self._order = order_of(np.maximum(groups, -1) + 1)[np.count_nonzero(groups < 0) :]
             groups = groups[self._order]
         self._groups, self._sizes = groups, np.bincount(groups, minlength=count)
 
