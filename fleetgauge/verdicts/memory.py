@@ -233,7 +233,8 @@ class Case:
         bad_windows: number of them so far.
         first_bad_us, last_bad_us: beginning of the first bad window, end of the last [us].
         bound: of the figure in its last bad window.
-        adds_ms: time that it added to each request then, where that is known [ms].
+        adds_ms: mean time that it added to each request in the worst of its windows, where that is known [ms].
+        adds_longest_ms: longest time that it added to one request, where that is known [ms].
         good_us: beginning of the first good window since the last bad one.
         judged_us: end of the last window in which it was judged.
         is_open: it has lasted long enough.
@@ -244,6 +245,7 @@ class Case:
         about: subjects that it concerns, by kind, whose cases it may explain.
         alike: for each broker of its clients the largest part of those as exposed to it that showed the same in one
             window; 1 where this subject is more exposed than they are. Brokers without others as exposed are left out.
+        has_load: what it sends or reads is known, so that it may be compared with that of others.
         of: see `Finding.of`; without one, the number of the instance that was worst in its last bad window.
         waits_until_us: time by which that instance pushes again if it still runs [us].
     """
@@ -267,6 +269,7 @@ class Case:
     last_bad_us: int = 0
     bound: float = 0.0
     adds_ms: float | None = None
+    adds_longest_ms: float | None = None
     good_us: int | None = None
     judged_us: int = 0
     is_open: bool = False
@@ -283,6 +286,7 @@ class Case:
     judged_by: list[str] = field(default_factory=lambda: ["telemetry"])
     about: dict[str, list[str]] = field(default_factory=dict)
     alike: dict[str, float] = field(default_factory=dict)
+    has_load: bool = True
     evidence: list[dict[str, Any]] = field(default_factory=list)
 
 
