@@ -142,6 +142,7 @@ INSTANCE_FIELDS: Final = {
             "first_us",
             "last_us",
             "terminated_us",
+            "latest_us",
             "spare_us",
             "client",
             "group",
@@ -181,6 +182,7 @@ class Instances:
     Attributes:
         first_us, last_us: receipt of its first push and its last one so far [us].
         terminated_us: receipt of its terminating push.
+        latest_us: receipt of its latest push of all, by CLIENTS: its windows may not be judged yet.
         spare_us: end of its latest window in which its application had time to spare, while it was too young to judge.
         client, group, version, dialect: numbers of its client id, of its group (-1 for none) and of its software, and
             its library.
@@ -348,7 +350,7 @@ class Memory:
             for kind in ("client", "group", "node", "path", "version", "instance")
         }
         of_members = np.array([case.of for case in cases if case.of is not None and case.of >= 0], np.int64)
-        stays = known["last_us"] >= now_us - INSTANCES_KEPT_US
+        stays = np.maximum(known["last_us"], known["latest_us"]) >= now_us - INSTANCES_KEPT_US
         stays[of_kind["instance"]] = stays[of_members] = True
         new = {"instance": names.instances.keep(stays)}
         known.keep(stays)

@@ -48,6 +48,7 @@ def note_clients(clients: Table, memory: Memory) -> None:
     instances.grow(len(memory.registry.instances))
     first, last = (as_numpy(column[name].cast(pa.int64()), 0) for name in ("first_seen", "last_seen"))
     instances["first_us"][code] = first
+    instances["latest_us"][code] = last
     ended = as_numpy(column["terminated"], False)
     instances["terminated_us"][code] = np.where(ended, last, 0)
     if EXPECTED_INTERVAL in clients.schema.names:

@@ -75,12 +75,13 @@ def _deploy_regression(window: Window, memory: Memory, figures: Figures) -> Find
     latency = _latency(window, memory, figures)
     failed, sent = _failed(window)
     rate, read = _throughput(window, memory), np.log1p(_read_per_s(window))
-    commits = np.log1p(commits_of(window, memory, figures).own_ms)
+    commits = commits_of(window, memory, figures)
     deploys = _deploys(window, memory, figures)
     _remember(
         window, memory,
         {
-            "latency": latency.above, "waited": latency.own, "failed": failed, "commits": commits, "throughput": rate,
+            "latency": latency.above, "waited": latency.own, "failed": failed, "commits": np.log1p(commits.own_ms),
+            "throughput": rate,
             "read": read,
         },
     )  # fmt: skip
@@ -117,7 +118,7 @@ def _deploy_regression(window: Window, memory: Memory, figures: Figures) -> Find
             "deploy at {at}{change}",
         ),
         Threshold(
-            metric="commit_latency_avg_ms", unit="ms", expected=commits_ms, observed=np.expm1(clients.median(commits)),
+            metric="commit_latency_avg_ms", unit="ms", expected=commits_ms, observed=commits.of_clients_ms,
             bound=np.maximum(factor * commits_ms, commits_ms + figures.of["slow-client"]["least_ms"]),
             says="offset commits of {subject} take {observed} (before {expected}) since its deploy at {at}{change}",
         ),

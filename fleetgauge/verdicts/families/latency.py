@@ -142,11 +142,13 @@ class Commits:
     """Latencies of commits [ms]; NaN where unknown.
 
     Attributes:
-        own_ms: of each row, without the delay of its coordinator.
-        delay_ms: of each row, the delay of its coordinator.
+        own_ms: of each row, without the delay of its coordinator; unknown for all rows of a client or none.
+        of_clients_ms: median of each client's.
+        delay_ms: of each client, the delay of its coordinator.
     """
 
     own_ms: Numbers
+    of_clients_ms: Numbers
     delay_ms: Numbers
 
 
@@ -160,6 +162,10 @@ def _commits(window: Window, memory: Memory, figures: Figures) -> Commits:
 
     A coordinator's delay is that of its node, or that of the commits of most clients that it coordinates, if longer:
     its other requests may be fast.
+
+    A delay is known to a third (`_UNCERTAIN`), and commits may see less of it. If one broker takes 100 ms longer,
+    commits of 3 ms, as usual, do not have its delay, and are as they are; of 30 or 110 ms less is left than is
+    uncertain, so that nothing is known of the client; of 160 ms 60 ms are left.
     """
     parts, paths = parts_of(window, memory, figures), paths_of(window)
     clients, coordinator = window.clients, window.coordinator
@@ -178,7 +184,12 @@ def _commits(window: Window, memory: Memory, figures: Figures) -> Commits:
     many = np.bincount(of_client[~np.isnan(longer_ms)], minlength=len(nodes)) >= LEAST_CLIENTS
     of_node = np.where(many, np.fmax(of_node, medians(of_client, longer_ms, len(nodes))), of_node)
     delay_ms = np.where(coordinator >= 0, of_node[at], by_cluster[window.cluster])
-    return Commits(np.fmax(commit_ms - delay_ms, 0.0) + 0 * commit_ms, delay_ms)
+    is_without = np.log1p(commit_ms) - usual[clients.of_row] < _ALIKE
+    delay_ms = np.where(is_without, 0.0, delay_ms)
+    own_ms = np.fmax(commit_ms - delay_ms, 0.0) + 0 * commit_ms
+    of_clients_ms, longest_ms = clients.median(own_ms), clients.max(delay_ms)
+    of_clients_ms[of_clients_ms < _UNCERTAIN * longest_ms] = np.nan
+    return Commits(np.where(np.isnan(of_clients_ms)[clients.of_row], np.nan, own_ms), of_clients_ms, longest_ms)
 
 
 def _no_wait(window: Window, column: str) -> Numbers:
@@ -202,7 +213,7 @@ def _slow_commits(window: Window, memory: Memory, parts: Parts, figures: Figures
     """
     of_nodes, clients = figures.of["slow-node"], window.clients
     own = commits_of(window, memory, figures)
-    commits, delay_ms = np.log1p(clients.median(own.own_ms)), clients.max(own.delay_ms)
+    commits, delay_ms = np.log1p(own.of_clients_ms), own.delay_ms
     _, expected = _beside_usual("commit_latency_avg_ms", window, memory, of_nodes)
     fetches, usual = _beside_usual("fetch_latency_avg_ms", window, memory, of_nodes)
     effect, more_ms = commits - expected, to_ms(commits) - to_ms(expected)
