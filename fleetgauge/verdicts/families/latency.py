@@ -184,7 +184,7 @@ def _commits(window: Window, memory: Memory, figures: Figures) -> Commits:
     many = np.bincount(of_client[~np.isnan(longer_ms)], minlength=len(nodes)) >= LEAST_CLIENTS
     of_node = np.where(many, np.fmax(of_node, medians(of_client, longer_ms, len(nodes))), of_node)
     delay_ms = np.where(coordinator >= 0, of_node[at], by_cluster[window.cluster])
-    is_without = np.log1p(commit_ms) - usual[clients.of_row] < _ALIKE
+    is_without = np.log1p(commit_ms) - usual[clients.of_row] < ALIKE
     delay_ms = np.where(is_without, 0.0, delay_ms)
     own_ms = np.fmax(commit_ms - delay_ms, 0.0) + 0 * commit_ms
     of_clients_ms, longest_ms = clients.median(own_ms), clients.max(delay_ms)
