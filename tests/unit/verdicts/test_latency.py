@@ -479,6 +479,65 @@ def test_the_longest_requests_of_franz_go_are_no_mean_delay_of_a_broker(window_s
     assert {(row["verdict"], row["subject"]) for row in judged.rows} == {("slow-node", "3"), ("slow-client", "reader")}
 
 
+def of_franz_go(client_id: str, busier: dict[int, float], longest_ms: dict[int, float]) -> list[Row]:
+    """A producer of franz-go that is busy 0.01 of the time on each path, times a factor."""
+    rows = with_links(client(client_id, dialect="franz-go"), {node: 0.01 * each for node, each in busier.items()})
+    for row in rows[1:]:
+        row["request_latency_max_ms"] = longest_ms[row["node_id"]]
+    return rows
+
+
+USUAL = dict.fromkeys((1, 2, 3, 4, 5, 6), 1.0)
+USUAL_MS = dict.fromkeys(USUAL, 110.0)
+
+
+@pytest.mark.parametrize(("busier", "found"), [(12.0, ["feed-0@1"]), (1.8, [])])
+def test_a_slow_path_beside_a_slow_broker_is_more_than_what_its_followers_wait(busier: float, found: list[str]) -> None:
+    """Broker 2 is slow; the others wait for it as a follower, so that producers are busy 1.8 times as long there, and
+    their longest request takes 2 ms more. One is busy 12 times as long on one path, and its longest request takes
+    190 ms there, not 110.
+    """
+
+    def rows(number: int) -> list[Row]:
+        is_slow = number >= 6
+        made = fleet(number, of_node(2, 9.0) | of_node(1, 1.6) | of_node(3, 1.6) if is_slow else {})
+        for at in range(6):
+            times, longest_ms = {1: 1.0, 2: 1.0, 3: 1.0}, {1: 110.0, 2: 110.0, 3: 110.0}
+            if is_slow:
+                times, longest_ms = {1: 1.8, 2: 9.0, 3: 1.8}, {1: 112.0, 2: 210.0, 3: 112.0}
+            if is_slow and at == 0:
+                times[1], longest_ms[1] = busier, 190.0
+            made += of_franz_go(f"feed-{at}", times, longest_ms)
+        return made
+
+    judged = Judged().windows(12, rows)
+    assert [row["subject"] for row in judged.rows if row["verdict"] == "slow-path"] == found
+    assert "2" in {row["subject"] for row in judged.rows if row["verdict"] == "slow-node"}
+
+
+@pytest.mark.parametrize(
+    ("others", "here", "longest_ms", "found"),
+    [
+        (3.0, 3.0, 250.0, []),  # the others may be slow, too: their busy time says nothing else
+        (1.0, 3.0, 250.0, ["feed@1"]),
+        (1.1, 6.0, 170.0, ["feed@1"]),
+        (0.2, 5.0, 110.0, []),  # leaders moved
+    ],
+)
+def test_a_path_of_franz_go_is_slow_alone_only_beside_paths_that_are_clean_in_both_measures(
+    others: float, here: float, longest_ms: float, found: list[str]
+) -> None:
+    """Of six paths one or more have the usual busy time and longest requests, or none has."""
+
+    def rows(number: int) -> list[Row]:
+        is_slow = number >= 6
+        times = dict.fromkeys(USUAL, others) | {1: here}
+        feed = (times, USUAL_MS | {1: longest_ms}) if is_slow else (USUAL, USUAL_MS)
+        return [*fleet(number, {}), *of_franz_go("feed", *feed)]
+
+    assert [row["subject"] for row in Judged().windows(12, rows).rows] == found
+
+
 @pytest.mark.parametrize(
     ("waiting", "by_itself", "found"),
     [
