@@ -494,8 +494,8 @@ USUAL_MS = dict.fromkeys(USUAL, 110.0)
 @pytest.mark.parametrize(("busier", "found"), [(12.0, ["feed-0@1"]), (1.8, [])])
 def test_a_slow_path_beside_a_slow_broker_is_more_than_what_its_followers_wait(busier: float, found: list[str]) -> None:
     """Broker 2 is slow; the others wait for it as a follower, so that producers are busy 1.8 times as long there, and
-    their longest request takes 2 ms more. One is busy 12 times as long on one path, and its longest request takes 190 ms
-    there, not 110.
+    their longest request takes 2 ms more. One is busy 12 times as long on one path, and its longest request takes
+    190 ms there, not 110.
     """
 
     def rows(number: int) -> list[Row]:
