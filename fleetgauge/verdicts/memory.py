@@ -159,6 +159,7 @@ INSTANCE_FIELDS: Final = {
             "interval_s",
             "pushed_s",
             "judged_s",
+            "blind_s",
             "latency",
             "waited",
             "failed",
@@ -191,6 +192,7 @@ class Instances:
         in_loop: 1 for a life of a crash loop.
         interval_s: push interval to expect of it [s]; see `base.presence`.
         pushed_s: push interval in the latest window with a push [s].
+        blind_s: time in which its commits took longer and it is unknown by how much of its own [s].
         judged_s, latency, waited, failed, commits, throughput, read, recent_throughput, recent_read: see
             `verdicts.families.deploys`.
     """
