@@ -379,7 +379,7 @@ class Memory:
     def _rename(self, new: Mapping[str, Numbers]) -> None:
         """Gives histories, facts and cases the new numbers of their subjects."""
         of_clients = "queue", "idle", "commit_latency_avg_ms", "fetch_latency_avg_ms"
-        for name, kind in (("lag", "instance"), *((name, "client") for name in of_clients)):
+        for name, kind in (("lag", "instance"), ("lag trend", "group"), *((name, "client") for name in of_clients)):
             history = self.history(name)
             history.rename(new[kind][history.keys])
         for name in ("latency", "busy", "above", "longer_ms"):

@@ -11,7 +11,7 @@ from fleetgauge.verdicts.declare import BY_GATEWAY, BY_OFFSETS, BY_TELEMETRY, Fi
 from fleetgauge.verdicts.evidence import base_s
 from fleetgauge.verdicts.memory import Memory
 from fleetgauge.verdicts.rules import Figures
-from fleetgauge.verdicts.window import Subjects, Window, medians
+from fleetgauge.verdicts.window import LONGEST_COVERED_S, Subjects, Window, medians
 from fleetgauge.verdicts.witnesses.offsets import GROWING, STALLED, UNKNOWN, SampledGroups
 
 _HOUR_US: Final = 3_600_000_000
@@ -242,7 +242,7 @@ def lag_trend(window: Window, memory: Memory, figures: Figures) -> Numbers:
     """Trend of each group: 1 if its lag grows enough for `lagging`, -1 if it falls by that share of its reads, else 0.
 
     NaN where the lag is not known. If a group reads 60,000 records in a window and its lag falls by 40, it is not
-    working off a backlog: that takes 600 (1 %).
+    working off a backlog: that takes 600 (1 %). A short window may have no sample: the last one of five minutes counts.
 
     Args:
         window: what is judged.
@@ -264,7 +264,13 @@ def _lag_trend(window: Window, memory: Memory, figures: Figures) -> Numbers:
     bound = figures["share"] * read
     falls = (grown < -bound) & (read > 0)  # Java's lag falls within a fetch that counts as consumed at its end
     trend = np.where(grown > np.maximum(bound, least), 1.0, np.where(falls, -1.0, 0.0))
-    return np.where(np.isnan(grown), np.nan, trend)
+    trend = np.where(np.isnan(grown), np.nan, trend)
+    codes, end_s, history = window.groups.codes, window.end_us // 1_000_000, memory.history("lag trend")
+    history.put(codes, trend, end_s)
+    keys, latest = history.put_after(end_s - LONGEST_COVERED_S)
+    is_known = np.isin(codes, keys)
+    trend[is_known] = latest[np.searchsorted(keys, codes[is_known])]
+    return trend
 
 
 def _steady(window: Window, grown: Numbers) -> Numbers:
