@@ -47,13 +47,13 @@ _VERSIONS: Final = ("4.4.0", "2.16.0", "v1.22.2")
 _SOFTWARE: Final = ("apache-kafka-java", "librdkafka", "kgo")
 _OF_PRODUCERS: Final = {
     "request_rate_per_s": 20.0, "request_size_avg_bytes": 8e3, "bytes_sent_per_s": 1e5, "records_per_request_avg": 20.0,
-    "compression_rate_avg": 0.4, "record_queue_time_avg_ms": 8.0, "records_sent": 9e4, "produce_throttle_samples": 5.0,
+    "compression_rate_avg": 0.4, "record_queue_time_avg_ms": 8.0, "records_sent": 9e4, "produce_throttle_max_ms": 5.0,
 }  # fmt: skip
 _OF_CONSUMERS: Final = {
     "lag_records": 400.0, "records_consumed": 9e4, "fetch_rate_per_s": 5.0, "fetch_size_avg_bytes": 2e4,
     "fetch_latency_avg_ms": 100.0, "poll_idle_ratio_avg": 0.6, "time_between_poll_avg_ms": 40.0,
     "time_between_poll_max_ms": 300.0, "commits": 60.0, "commit_latency_avg_ms": 5.0, "assigned_partitions": 3.0,
-    "fetch_throttle_samples": 5.0,
+    "fetch_throttle_max_ms": 5.0,
 }  # fmt: skip
 _ZEROS: Final = (
     "connections_created", "buffer_wait_ratio_avg", "buffer_exhausted_records", "record_errors", "record_retries",

@@ -3,14 +3,16 @@
 A cause is declared to explain the verdict and is about its subject, its client, its group or a broker that it uses. It
 began no later than the consequence, a window's slack allowed, and the consequence does not outlast it by more than half
 an hour. A broker has many clients, so its effect is shared: others that are as exposed show it too, or this one is more
-exposed than they are (`Case.alike`). Without the cause there would be no consequence: at least half of its time
-coincides with the cause, a latency without the part that the cause adds is within its bound, and a slow application
+exposed than they are (`Case.alike`). Where a library sends no load, the latter is unknown: then a case that begins and
+ends with the broker's is its effect. Without the cause there would be no consequence: at least half of its time
+coincides with the cause, a latency without the most that the cause adds is within its bound, and a slow application
 does not make a member read more than the others of its group. Of several causes the one nearest in time is named.
 
 Worked through: a broker is slow from 12:00 to 13:00. Two of its 70 producers lose records from 12:20 on, one of them
 sends three times the median: 1 of 69 others as exposed does not point to the broker, three times the load does. So the
 large one is explained, the other is not. A quota adds 190 ms to each request of a client whose requests take 500 ms
-instead of 10: 310 ms would be left, so it is slow for another reason, too.
+instead of 10: 310 ms would be left, so it is slow for another reason, too. A single path of it may take 500 ms, if the
+longest throttle time is 490 ms or more: most of its requests may be to other brokers, and not throttled.
 """
 
 from collections.abc import Iterator
@@ -56,7 +58,9 @@ class Causes:
             near = [each for each in near if each.subject_kind != "node"]
             near += self._about.get((case.cluster_id, "node", str(case.node_id)), ())
         explaining = [each for each in near if _explains(each, case)]
-        return min(explaining, key=lambda each: (_apart_us(each, case), each.verdict, each.subject), default=None)
+        return min(
+            explaining, key=lambda each: (sum(_ends_apart_us(each, case)), each.verdict, each.subject), default=None
+        )
 
 
 def _concerned(case: Case) -> Iterator[tuple[str, str]]:
@@ -88,16 +92,22 @@ def _is_beside(cause: Case, case: Case) -> bool:
 def _is_left(cause: Case, case: Case) -> bool:
     """True if the case would be bad without what the cause adds, or if the cause does not affect its figure."""
     last = case.evidence[-1]
-    if last["metric"].endswith("latency_avg_ms") and cause.adds_ms is not None:
-        return bool(last["observed"] - cause.adds_ms > case.bound)
+    adds_ms = cause.adds_longest_ms if case.subject_kind == "path" else cause.adds_ms
+    if last["metric"].endswith("latency_avg_ms") and adds_ms is not None:
+        return bool(last["observed"] - adds_ms > case.bound)
     return cause.verdict == "slow-processing" and last["metric"] == "records_consumed"
 
 
 def _is_shared(cause: Case, case: Case) -> bool:
-    """False where a broker has others as exposed, and too few of them show the effect."""
-    return cause.subject_kind != "node" or case.alike.get(str(cause.node_id), 1.0) >= _SHARED
+    """False where a broker has others as exposed, and too few of them show the effect.
+
+    A client whose library sends no load may be more exposed than they are: then beginning and end decide.
+    """
+    if cause.subject_kind != "node" or case.alike.get(str(cause.node_id), 1.0) >= _SHARED:
+        return True
+    return not case.has_load and all(apart_us <= _SLACK_US for apart_us in _ends_apart_us(cause, case))
 
 
-def _apart_us(cause: Case, case: Case) -> int:
-    """Sum of the distances of beginnings and of ends [us]."""
-    return abs(cause.first_bad_us - case.first_bad_us) + abs(cause.last_bad_us - case.last_bad_us)
+def _ends_apart_us(cause: Case, case: Case) -> tuple[int, int]:
+    """Distance of the beginnings, and of the ends [us]."""
+    return abs(cause.first_bad_us - case.first_bad_us), abs(cause.last_bad_us - case.last_bad_us)

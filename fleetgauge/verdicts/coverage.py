@@ -12,7 +12,7 @@ from fleetgauge.verdicts.memory import Memory
 from fleetgauge.verdicts.notes import seen_clients
 from fleetgauge.verdicts.registry import KINDS, PATHS
 from fleetgauge.verdicts.rules import Rules, default_rules
-from fleetgauge.verdicts.window import CONSUMER, ROLES
+from fleetgauge.verdicts.window import CONSUMER, DIALECTS, ROLES
 from fleetgauge.verdicts.witnesses.waits import FETCH_WAIT_MS
 
 SCHEMA: Final = pa.schema(
@@ -206,7 +206,10 @@ def _why_not(
     columns = verdict.needs.get(dialect)
     if columns is None:
         return f"{dialect} does not send what it is judged by"
-    columns = tuple(column for column in columns if column not in _OF_OTHERS.get(role or "", ())) or columns
+    own = tuple(column for column in columns if column not in _OF_OTHERS.get(role or "", ()))
+    if columns and not own:
+        return f"{dialect} {role}s do not send what it is judged by"
+    columns = own
     sent = [column for column in columns if _is_sent(column, dialect, role, memory)]
     if sent == [_LATENCY] and not has_latency:
         versions = ": versions before 4.0 send none, nor do idle ones" if dialect == "java" else ": they were idle"
@@ -214,15 +217,22 @@ def _why_not(
     if not columns or sent:
         return None
     missing = " or ".join(columns)
+    if dialect == "franz-go" and columns == (_THROTTLE,):
+        if any(f"{other} {_THROTTLE}" in memory.sent for other in DIALECTS):
+            return None
+        return f"{missing} did not come from franz-go: it leaves zeros out, or is not asked for it"
     if any(f"{dialect} {column}" in memory.sent for column in columns):
         return f"{missing} did not come from {dialect} {role}s: their versions may not send it (Java before 4.0)"
     return f"{missing} did not come from {dialect}: subscribe to its metrics"
 
 
 _LATENCY: Final = "request_latency_avg_ms"
+_THROTTLE: Final = "produce_throttle_avg_ms"
+"""franz-go leaves it out where it is 0: none at all is 0 if other libraries show that it is subscribed to."""
+
 _OF_OTHERS: Final = {
-    "consumer": frozenset({"record_errors", "records_sent"}),
-    "producer": frozenset({"commit_latency_avg_ms", "records_consumed"}),
+    "consumer": frozenset({"record_errors", "records_sent", _THROTTLE}),
+    "producer": frozenset({"commit_latency_avg_ms", "records_consumed", "fetch_throttle_avg_ms"}),
 }
 """Columns that clients of a role do not send."""
 

@@ -1,12 +1,13 @@
 """Share of the subjects as exposed to a broker that show an effect which the broker may cause."""
 
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
 from fleetgauge.verdicts.arrow import Numbers
 from fleetgauge.verdicts.declare import Finding
-from fleetgauge.verdicts.memory import Memory
+from fleetgauge.verdicts.memory import Case, Memory
 from fleetgauge.verdicts.registry import PATHS
 from fleetgauge.verdicts.window import Window, medians, numbered
 
@@ -37,16 +38,18 @@ class Exposure:
         nodes, at = numbered(self._node)
         others = np.bincount(at, minlength=len(nodes))[at] - 1
         alike = np.bincount(at, is_bad[self._subject], minlength=len(nodes))[at] - is_bad[self._subject]
-        records = np.nan_to_num(np.fmax(window.rows.number("records_sent"), window.rows.number("records_consumed")))
-        load = np.bincount(of_row[of_row >= 0], records[of_row >= 0], minlength=count)[self._subject]
+        records = np.fmax(window.rows.number("records_sent"), window.rows.number("records_consumed"))
+        load = replace(finding.subjects, of_row=of_row).sum(records)
+        self._has_load, load = ~np.isnan(load), load[self._subject]
         is_more = (load > 0) & (load >= _MORE_EXPOSED * medians(at, load, len(nodes))[at])
         share = np.where(is_more, 1.0, alike / np.maximum(others, 1))
         self._share = np.where(others >= _LEAST_OTHERS, share, np.nan)
 
-    def note(self, place: int, alike: dict[str, float], memory: Memory) -> None:
-        """Updates `Case.alike` of the subject at `place`: by broker, the largest share so far."""
+    def note(self, place: int, case: Case, memory: Memory) -> None:
+        """Updates `Case.has_load` and `Case.alike` of the subject at `place`: by broker, the largest share so far."""
+        case.has_load = bool(self._has_load[place])
         begin, end = np.searchsorted(self._subject, (place, place + 1)).tolist()
         for node, share in zip(self._node[begin:end].tolist(), self._share[begin:end].tolist(), strict=True):
             if not np.isnan(share):
                 name = memory.registry.nodes.parts(node)[1]
-                alike[name] = max(share, alike.get(name, 0.0))
+                case.alike[name] = max(share, case.alike.get(name, 0.0))

@@ -170,7 +170,7 @@ def _note_sent(window: Window, memory: Memory) -> None:
 
     Latencies are noted by instance, too: they depend on the version and the settings.
     """
-    memory.instances["has_latency"][window.instance[window.links.row]] = 1
+    memory.instances["has_latency"][window.instance[window.link_count > 0]] = 1
     for number, dialect in enumerate(DIALECTS):
         by_role = [f"{dialect} {role} {_LATENCY}" for role in _roles_of_links(window, number)]
         memory.sent |= dict.fromkeys(by_role, window.end_us)
@@ -341,7 +341,7 @@ class _Round:
         self._open_if_due(case)
         case.excess = min(ratio, _MOST_EXCESS)
         if self._exposure is not None:
-            self._exposure.note(place, case.alike, self._memory)
+            self._exposure.note(place, case, self._memory)
         if finding.since_us is not None:
             case.first_bad_us = min(case.first_bad_us, int(finding.since_us[units].min()))
 
@@ -370,9 +370,11 @@ class _Round:
         case.is_hint = case.is_hint and bool(value_of(finding.is_hint, unit))
         observed, bound = float(test.observed[unit]), float(value_of(test.bound, unit))
         expected = bound if test.expected is None else float(test.expected[unit])
-        case.bound, case.adds_ms = bound, float(test.more["ms"][unit]) if "ms" in test.more else None
+        case.bound = bound
         if test.metric.endswith("latency_avg_ms"):
-            case.adds_ms = observed - expected
+            _note_added(case, observed - expected, observed - expected)
+        elif "ms" in test.more:
+            _note_added(case, *(float(test.more[name][unit]) for name in ("ms", "longest_ms")))
         sources = BY_TELEMETRY if finding.sources is None else int(np.bitwise_or.reduce(finding.sources[units]))
         case.judged_by = [name for number, name in enumerate(SOURCES) if sources >> number & 1]
         if case.principal is None and finding.principals is not None:
@@ -448,6 +450,12 @@ class _Round:
             case.good_us = window.begin_us
         if case.level_s <= 0:
             _clear(case, case.good_us, self._memory)
+
+
+def _note_added(case: Case, added_ms: float, longest_ms: float) -> None:
+    """Notes what a case adds to requests: the most of its windows, as its last one may be bad for a moment only."""
+    case.adds_ms = max(case.adds_ms or 0.0, added_ms)
+    case.adds_longest_ms = max(case.adds_longest_ms or 0.0, longest_ms)
 
 
 def _left_out(finding: Finding, judged: Numbers, bad: Numbers) -> dict[str, list[int]]:

@@ -159,6 +159,7 @@ INSTANCE_FIELDS: Final = {
             "interval_s",
             "pushed_s",
             "judged_s",
+            "blind_s",
             "latency",
             "waited",
             "failed",
@@ -191,6 +192,7 @@ class Instances:
         in_loop: 1 for a life of a crash loop.
         interval_s: push interval to expect of it [s]; see `base.presence`.
         pushed_s: push interval in the latest window with a push [s].
+        blind_s: time in which its commits took longer and it is unknown by how much of its own [s].
         judged_s, latency, waited, failed, commits, throughput, read, recent_throughput, recent_read: see
             `verdicts.families.deploys`.
     """
@@ -233,7 +235,8 @@ class Case:
         bad_windows: number of them so far.
         first_bad_us, last_bad_us: beginning of the first bad window, end of the last [us].
         bound: of the figure in its last bad window.
-        adds_ms: time that it added to each request then, where that is known [ms].
+        adds_ms: mean time that it added to each request in the worst of its windows, where that is known [ms].
+        adds_longest_ms: longest time that it added to one request, where that is known [ms].
         good_us: beginning of the first good window since the last bad one.
         judged_us: end of the last window in which it was judged.
         is_open: it has lasted long enough.
@@ -244,6 +247,7 @@ class Case:
         about: subjects that it concerns, by kind, whose cases it may explain.
         alike: for each broker of its clients the largest part of those as exposed to it that showed the same in one
             window; 1 where this subject is more exposed than they are. Brokers without others as exposed are left out.
+        has_load: what it sends or reads is known, so that it may be compared with that of others.
         of: see `Finding.of`; without one, the number of the instance that was worst in its last bad window.
         waits_until_us: time by which that instance pushes again if it still runs [us].
     """
@@ -267,6 +271,7 @@ class Case:
     last_bad_us: int = 0
     bound: float = 0.0
     adds_ms: float | None = None
+    adds_longest_ms: float | None = None
     good_us: int | None = None
     judged_us: int = 0
     is_open: bool = False
@@ -283,6 +288,7 @@ class Case:
     judged_by: list[str] = field(default_factory=lambda: ["telemetry"])
     about: dict[str, list[str]] = field(default_factory=dict)
     alike: dict[str, float] = field(default_factory=dict)
+    has_load: bool = True
     evidence: list[dict[str, Any]] = field(default_factory=list)
 
 
@@ -385,10 +391,7 @@ class Memory:
         past = self.facts.get("rebalance-storm", {})
         instances = new["instance"]
         self.facts["rebalance-storm"] = {
-            str(new["group"][int(code)]): [
-                (*rest, {str(instances[int(each)]): more for each, more in others.items() if instances[int(each)] >= 0})
-                for *rest, others in events
-            ]
+            str(new["group"][int(code)]): [(*rest, _renamed(of_members, instances)) for *rest, of_members in events]
             for code, events in past.items()
             if new["group"][int(code)] >= 0
         }
@@ -441,6 +444,12 @@ class Memory:
             left_out=rest["left_out"],
             **{name: rest[name] for name in _TIMES},
         )
+
+
+def _renamed(of_instances: Mapping[str, float], new: Numbers) -> dict[str, float]:
+    """Values by the new numbers of their instances, without those that are forgotten; that of "" stays."""
+    now = {name: str(new[int(name)]) if name else "" for name in of_instances}
+    return {now[name]: value for name, value in of_instances.items() if now[name] != "-1"}
 
 
 def _plain(case: Case) -> dict[str, Any]:

@@ -44,12 +44,13 @@ def _paths(window: Window) -> Paths:
     series_key, of_series = numbered((window.client * KINDS + window.dialect + 1)[links.row] + links.role * 4)
     width = int(links.place.max(initial=0)) + 1
     path, path_of = numbered(of_series * width + links.place)
-    node = np.zeros(len(path), np.int64)
-    node[path_of] = links.node
+    link = np.zeros(len(path), np.int64)  # any of a path, since they have the same node
+    link[path_of] = np.arange(len(path_of))
+    node = links.node[link]
     series = path // width
     nodes, at = numbered(node)
     cluster = np.zeros(len(nodes), np.int64)
-    cluster[at[path_of]] = window.cluster[links.row]
+    cluster[at] = window.cluster[links.row[link]]
     return Paths(
         by_path=Groups(path_of, len(path)),
         client=series_key[series] // KINDS,

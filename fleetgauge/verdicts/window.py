@@ -31,8 +31,8 @@ MEASURES: Final = (
     "connections_created", "request_rate_per_s", "request_size_avg_bytes", "bytes_sent_per_s",
     "request_latency_avg_ms", "request_latency_max_ms", "records_per_request_avg", "compression_rate_avg",
     "record_queue_time_avg_ms", "buffer_wait_ratio_avg", "buffer_exhausted_records", "records_sent", "record_errors",
-    "record_retries", "record_error_pushes", "produce_throttle_avg_ms", "produce_throttle_samples",
-    "produce_throttled", "fetch_throttle_avg_ms", "fetch_throttle_samples", "fetch_throttled", "lag_records",
+    "record_retries", "record_error_pushes", "produce_throttle_avg_ms", "produce_throttle_max_ms",
+    "produce_throttled", "fetch_throttle_avg_ms", "fetch_throttle_max_ms", "fetch_throttled", "lag_records",
     "records_consumed", "fetch_rate_per_s", "fetch_size_avg_bytes", "fetch_latency_avg_ms", "poll_idle_ratio_avg",
     "last_poll_seconds_ago", "time_between_poll_avg_ms", "time_between_poll_max_ms", "network_thread_poll_avg_ms",
     "commits", "commit_latency_avg_ms", "assigned_partitions", "rebalances", "rebalance_latency_total_ms",
@@ -193,8 +193,7 @@ class Groups:
         self.of, self._count = groups, count
         self._order: Numbers | None = None
         if (groups[1:] < groups[:-1]).any() or (groups[:1] < 0).any():
-            known = np.flatnonzero(groups >= 0)
-            self._order = known[order_of(groups[known])]
+            self._order = order_of(np.maximum(groups, -1) + 1)[np.count_nonzero(groups < 0) :]
             groups = groups[self._order]
         self._groups, self._sizes = groups, np.bincount(groups, minlength=count)
 

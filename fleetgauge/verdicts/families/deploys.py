@@ -129,6 +129,7 @@ def _deploy_regression(window: Window, memory: Memory, figures: Figures) -> Find
         ),
     ]  # fmt: skip
     shows_us = deploys.done_us + max(_SHOWS_WITHIN_S, figures["young_s"] + window.length_s) * _US
+    shows_us += clients.max(memory.instances["blind_s"][window.instance]) * _US  # unknown is no evidence
     may_begin = (window.begin_us < shows_us) | np.isin(clients.codes, memory.codes("deploy-regression"))
     judged = (age_s >= figures["young_s"]) & (age_s < figures["within_s"]) & may_begin
     bad = judged & np.logical_or.reduce([test.is_known & test.is_bad for test in tests])
@@ -277,6 +278,8 @@ def _remember(window: Window, memory: Memory, values: dict[str, Numbers]) -> Non
             mean = np.where(np.isnan(before), value, before + weight * (value - before))
             known[name][code] = np.where(np.isnan(value), before, mean)
     known["judged_s"][code] += covered_s
+    is_blind = np.isnan(values["commits"]) & ~np.isnan(window.rows.number("commit_latency_avg_ms"))
+    known["blind_s"][code] += np.where(is_blind, covered_s, 0)
 
 
 def _words(window: Window, memory: Memory, deploys: _Deploys, bad: Numbers, own: Numbers) -> dict[str, Numbers]:

@@ -20,37 +20,32 @@ _POLLS_WITHIN_S: Final = 30
 """Longest time since its last poll() for a consumer to be judged by its fetches [s]."""
 
 
+_EXPECTED: Final = 2.0
+"""Rebalances that the start of a member causes, with the end of the one that it replaces."""
+
+_SEEN_LATER_US: Final = 300_000_000
+"""Time after its first push within which a member's start shows in the counts of the others [us]."""
+
 _Event = tuple[int, float, float, dict[str, float]]
-"""A window's beginning [us], the rebalances that the larger half of a group's members count, the time spent on them
-[s], and the difference to it of other members' counts, by the number of their instance."""
-
-
-def _of_most(events: list[_Event], instances: Numbers) -> float:
-    """Rebalances that at least half of the members count in all windows together.
-
-    Members that push before a rebalance at the end of a window have it in the next one: added up window by window, it
-    would count twice.
-    """
-    most = sum(each[1] for each in events)
-    of_members = sorted(sum(each[3].get(str(code), 0.0) for each in events) for code in instances.tolist())
-    return most + of_members[len(of_members) // 2] if of_members else most
+"""A window's beginning [us], the time that the busiest member of a group spent on rebalances [s], those that starts of
+members explain, and the rebalances that members count, by the number of their instance; by "" those of gateways."""
 
 
 class _Rebalances(NamedTuple):
     """Rebalances of each group of a window, as its members or gateways count them; NaN where neither do.
 
     Attributes:
-        of_members: of each row, without two for each member that came in the same window or the one before.
-        counted: that the larger half of the members count.
-        busy_s: time that the busiest member spent on them [s].
+        of_members: of each row.
+        busy_s: time that the busiest member spent on them [s]; 0 where a member started.
+        expected: that starts of members in the window explain.
         by_traffic: as gateways count them.
         is_seen: True where gateways count them and members do not.
         is_known: True where either do.
     """
 
     of_members: Numbers
-    counted: Numbers
     busy_s: Numbers
+    expected: Numbers
     by_traffic: Numbers
     is_seen: Numbers
     is_known: Numbers
@@ -58,26 +53,26 @@ class _Rebalances(NamedTuple):
 
 def _rebalances(window: Window, memory: Memory) -> _Rebalances:
     groups, rows, known = window.groups, window.rows, memory.instances
-    came = known["first_us"][window.instance] >= window.begin_us - window.length_s * 1_000_000
-    # A crash loop causes two for each of its lives, and is not a rolling restart: nothing is subtracted for them.
+    began_us = known["first_us"][window.instance]
+    # The members that there are when judging begins have not just started.
+    is_new = began_us >= (memory.judged_from_us or window.end_us) + _SEEN_LATER_US
+    # A crash loop is not a rolling restart: nothing is subtracted for its lives.
     in_loop = (known["in_loop"] > 0) & (known["last_us"] >= window.begin_us - _HOUR_US)
     if in_loop.any():
-        came &= ~np.isin(window.client, known["client"][in_loop])
-    allowed = 2.0 * groups.count(came)
+        is_new &= ~np.isin(window.client, known["client"][in_loop])
+    came = began_us >= window.begin_us - max(window.length_s * 1_000_000, _SEEN_LATER_US)
     total_ms, mean_ms = rows.number("rebalance_latency_total_ms"), rows.number("rebalance_latency_avg_ms")
     # librdkafka counts none, but sends their time and its mean
     counted = np.where(total_ms == 0, 0.0, np.rint(total_ms / np.maximum(mean_ms, 1.0)))
     of_members = np.fmax(rows.number("rebalances"), counted)
-    of_members = np.maximum(of_members - np.append(allowed, 0)[groups.of_row], 0)
-    of_most = -medians(groups.of_row, -of_members, len(groups), low=True)
     busy = groups.max(total_ms / 1000 / window.seconds)
-    is_sent = ~(np.isnan(of_most) & np.isnan(busy))
+    is_sent = ~(np.isnan(groups.max(of_members)) & np.isnan(busy))
     by_traffic = np.full(len(groups), np.nan) if window.traffic is None else window.traffic.of_groups(groups.codes)
     is_seen = ~is_sent & ~np.isnan(by_traffic)
     return _Rebalances(
         of_members=of_members,
-        counted=np.where(is_seen, np.nan_to_num(by_traffic), np.nan_to_num(of_most)),
-        busy_s=np.where(allowed > 0, 0.0, np.nan_to_num(busy)) * window.length_s,
+        busy_s=np.where(groups.count(came) > 0, 0.0, np.nan_to_num(busy)) * window.length_s,
+        expected=_EXPECTED * groups.count(is_new & (began_us >= window.begin_us)),
         by_traffic=by_traffic,
         is_seen=is_seen,
         is_known=is_sent | is_seen,
@@ -87,33 +82,48 @@ def _rebalances(window: Window, memory: Memory) -> _Rebalances:
 def _of_the_hour(window: Window, memory: Memory, now: _Rebalances, figures: Figures) -> tuple[Numbers, Numbers]:
     """Rebalances of each group in the last hour, and the share of it spent on them; 0 where they do not last.
 
+    Each member's are added up, and at least half of the members count so many: in a short window not all members push,
+    and one that pushes before a rebalance at the end of a window has it in the next one. Less those that are expected.
     Adds the window to the remembered hour.
     """
     groups = window.groups
     past: dict[str, list[_Event]] = memory.facts.setdefault("rebalance-storm", {})
-    of_members = now.of_members
-    differs = (groups.of_row >= 0) & (of_members != np.append(now.counted, 0)[groups.of_row]) & ~np.isnan(of_members)
-    for place in np.flatnonzero((now.counted > 0) | (now.busy_s > 0) | (groups.count(differs) > 0)).tolist():
-        own, counted = groups.rows_of(place), float(now.counted[place])
-        others = {str(window.instance[row]): float(of_members[row] - counted) for row in own[differs[own]].tolist()}
-        event = (window.begin_us, counted, float(now.busy_s[place]), others)
-        past.setdefault(str(groups.codes[place]), []).append(event)
+    _remember(window, now, past)
     per_hour, share = (np.where(now.is_known, 0.0, np.nan) for _ in range(2))
+    after_us = window.begin_us - _HOUR_US
     for code, events in list(past.items()):
-        past[code] = events = [each for each in events if each[0] > window.begin_us - _HOUR_US]
+        past[code] = events = [each for each in events if each[0] > after_us - _SEEN_LATER_US]
         if not events:
             del past[code]
             continue
         place = int(np.searchsorted(groups.codes, int(code)))
         if place == len(groups) or groups.codes[place] != int(code):
             continue
-        of_most = [each[0] for each in events if each[1] > 0 or each[2] > 0]
+        expected, events = sum(each[2] for each in events), [each for each in events if each[0] > after_us]
+        of_most = [each[0] for each in events if each[1] > 0 or each[3]]
         is_lasting = len(of_most) >= figures["least_windows"]
         if is_lasting and of_most[-1] >= window.begin_us - figures["quiet_s"] * 1_000_000:
             own = groups.rows_of(place)
-            per_hour[place] = _of_most(events, window.instance[own[~np.isnan(of_members[own])]])
-            share[place] = sum(each[2] for each in events) / 3600
+            names = [""] if now.is_seen[place] else map(str, window.instance[own[~np.isnan(now.of_members[own])]])
+            counts = sorted(sum(each[3].get(name, 0.0) for each in events) for name in names)
+            per_hour[place] = max(counts[len(counts) // 2] - expected, 0.0) if counts else 0.0
+            share[place] = sum(each[1] for each in events) / 3600
     return per_hour, share
+
+
+def _remember(window: Window, now: _Rebalances, past: dict[str, list[_Event]]) -> None:
+    """Adds a window to the remembered hour of each group."""
+    groups = window.groups
+    counts = (groups.of_row >= 0) & (now.of_members > 0)
+    seen = np.where(now.is_seen, np.nan_to_num(now.by_traffic), 0.0)
+    has_any = (seen > 0) | (now.busy_s > 0) | (now.expected > 0) | (groups.count(counts) > 0)
+    for place in np.flatnonzero(has_any).tolist():
+        own = groups.rows_of(place)
+        of_members = {str(window.instance[row]): float(now.of_members[row]) for row in own[counts[own]].tolist()}
+        if seen[place] > 0:
+            of_members[""] = float(seen[place])
+        event = (window.begin_us, float(now.busy_s[place]), float(now.expected[place]), of_members)
+        past.setdefault(str(groups.codes[place]), []).append(event)
 
 
 def _rebalance_storm(window: Window, memory: Memory, figures: Figures) -> Finding:

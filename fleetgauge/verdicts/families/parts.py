@@ -105,8 +105,8 @@ def _parts(window: Window, memory: Memory, figures: Figures) -> Parts:
     any_away = is_away.any()
     link_value = np.where(is_away, np.minimum(measured, usual), measured) if any_away else measured
     # Connections, class loading and empty caches make a client's start slow: that is nothing to compare with.
-    age_us = window.begin_us - memory.instances["first_us"][window.instance[row]]
-    is_young = age_us < figures["young_s"] * 1_000_000
+    age_us = window.begin_us - memory.instances["first_us"][window.instance]
+    is_young = (age_us < figures["young_s"] * 1_000_000)[row]
     value = longest = by_path.medians(link_value)
     learned = by_path.medians(np.where(is_young, np.nan, measured)) if any_away or is_young.any() else value
     is_longest = kind == FRANZ_GO + 1

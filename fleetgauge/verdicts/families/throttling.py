@@ -31,7 +31,11 @@ def _test(window: Window, figures: Figures, latency_ms: Numbers, request: str, r
     For Java it is the request rate times the mean throttle time: 20 requests per second to 2 brokers, throttled by
     30 ms each, are 20 * 0.03 / 2 = 0.3. Others send no rate: for them it is throttle time / (throttle time + latency),
     if most pushes have a throttle time. franz-go's average is the share already: it divides the sum of its throttle
-    times by the push interval. It leaves zeros out: a push with latencies alone is of no throttled one.
+    times by the push interval, so its sentence has the longest time. It leaves zeros out: a push with latencies alone
+    is of no throttled one.
+
+    One path may have all of the throttle time: requests to three brokers were throttled by 498 ms on average, and took
+    2,765, 102 and 49 ms. So a path is compared with the longest throttle time.
     """
     rows = window.rows
     throttle_ms = rows.number(f"{request}_throttle_avg_ms")
@@ -40,6 +44,7 @@ def _test(window: Window, figures: Figures, latency_ms: Numbers, request: str, r
     # franz-go leaves a throttle time of 0 out: pushes count, not samples.
     most = rows.number(f"{request}_throttled") >= figures["pushes_share"] * np.maximum(rows.number("pushes"), 1)
     is_share = window.dialect == FRANZ_GO
+    longest_ms = np.fmax(rows.number(f"{request}_throttle_max_ms"), np.where(is_share, np.nan, throttle_ms))
     throttle_ms = np.where(np.isnan(throttle_ms) & is_share & (window.link_count > 0), 0.0, throttle_ms)
     by_time = np.where(is_share, throttle_ms, throttle_ms / (throttle_ms + np.fmax(latency_ms, 1.0)))
     share = np.where(np.isnan(by_rate), np.where(most, by_time, np.where(np.isnan(throttle_ms), np.nan, 0.0)), by_rate)
@@ -48,9 +53,13 @@ def _test(window: Window, figures: Figures, latency_ms: Numbers, request: str, r
         unit="ratio",
         observed=np.minimum(share, 1.0),
         bound=figures["time_share"],
-        says=f"brokers throttle {{subject}} ({request} quota) {{observed}} of the time, {{ms:,.0f}} ms per throttled "
-        "request",
-        more={"ms": throttle_ms},
+        says=f"brokers throttle {{subject}} ({request} quota) {{observed}} of the time, "
+        "{up_to}{ms:,.0f} ms per throttled request",
+        more={
+            "ms": np.where(is_share, longest_ms, throttle_ms),
+            "longest_ms": longest_ms,
+            "up_to": np.where(is_share, "up to ", ""),
+        },
     )
 
 
@@ -64,6 +73,7 @@ def _of_traffic(traffic: Traffic, figures: Figures, request: str, api: int) -> T
     requests, throttle_ms = sums["requests"], sums["throttle_time_ms"]
     by_time = throttle_ms / np.maximum(throttle_ms + sums["broker_time_ms"], 1.0)
     share = np.minimum(by_time, throttle_ms / 1000 / traffic.seconds)
+    mean_ms = throttle_ms / np.maximum(sums["throttled_requests"], 1)
     most = sums["throttled_requests"] >= figures["pushes_share"] * requests
     return Threshold(
         metric=f"traffic.{request}_throttle_time_ms",
@@ -73,7 +83,7 @@ def _of_traffic(traffic: Traffic, figures: Figures, request: str, api: int) -> T
         share=traffic.share,
         says=f"a gateway throttles {{subject}} ({request} quota) {{observed}} of the time, {{ms:,.0f}} ms per "
         "throttled request",
-        more={"ms": throttle_ms / np.maximum(sums["throttled_requests"], 1)},
+        more={"ms": mean_ms, "longest_ms": mean_ms},
     )
 
 
@@ -102,7 +112,6 @@ VERDICTS: Final = (
             "slow-client",
             "slow-path",
             "buffer-full",
-            "record-errors",
             "lagging",
             "stalled",
             "deploy-regression",

@@ -17,8 +17,8 @@ def of(**columns: Any) -> list[Row]:
 
 BAD_AND_NEAR: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "throttled": (
-        {"produce_throttle_avg_ms": 30.0, "request_rate_per_s": 20.0, "produce_throttle_samples": 5.0},
-        {"produce_throttle_avg_ms": 5.0, "request_rate_per_s": 20.0, "produce_throttle_samples": 5.0},
+        {"produce_throttle_avg_ms": 30.0, "request_rate_per_s": 20.0},
+        {"produce_throttle_avg_ms": 5.0, "request_rate_per_s": 20.0},
         "(produce quota) 30 % of the time, 30 ms per throttled request",
     ),
     "slow-processing": (
@@ -89,7 +89,7 @@ def test_what_is_not_known_is_not_judged(verdict: str, value: float | None) -> N
 
 
 def test_a_client_that_sends_no_rate_is_throttled_by_its_part_of_a_request_s_time() -> None:
-    throttled = {"dialect": "librdkafka", "produce_throttle_avg_ms": 90.0, "produce_throttle_samples": 5.0}
+    throttled = {"dialect": "librdkafka", "produce_throttle_avg_ms": 90.0}
     judged = Judged().windows(5, lambda _: of(**throttled, produce_throttled=5.0))
     assert "90 % of the time" in judged.only()["why"]
     assert Judged().windows(5, lambda _: of(**throttled, produce_throttled=1.0)).found == []
@@ -122,7 +122,7 @@ def test_only_the_bad_instances_of_a_client_are_named() -> None:
 
 
 def test_franz_go_that_leaves_zeros_out_is_throttled_by_its_pushes() -> None:
-    throttled = {"dialect": "franz-go", "produce_throttle_avg_ms": 90.0, "produce_throttle_samples": 1.0}
+    throttled = {"dialect": "franz-go", "produce_throttle_avg_ms": 90.0}
     assert Judged().windows(5, lambda _: of(**throttled, produce_throttled=1.0)).found == []
 
 
@@ -219,5 +219,8 @@ def test_a_single_failed_record_in_each_of_two_windows_is_none() -> None:
 def test_franz_go_sends_the_part_of_the_time_that_it_is_throttled(share: float, is_found: bool) -> None:
     """It divides the sum of its throttle times by the push interval: 0.3 are 18 of 60 s, however long requests take."""
     row = client("feed", dialect="franz-go", produce_throttle_avg_ms=share, produce_throttled=5.0)
+    row["produce_throttle_max_ms"] = 402.0
     links = [link | {"request_latency_max_ms": 40.0} for link in with_links(row, {1: 0.1, 2: 0.1})[1:]]
-    assert bool(Judged().windows(5, lambda _: [row, *links]).found) is is_found
+    found = [each["why"].partition(";")[0] for each in Judged().windows(5, lambda _: [row, *links]).rows]
+    why = "brokers throttle feed (produce quota) 30 % of the time, up to 402 ms per throttled request"
+    assert found == [why] * is_found

@@ -181,7 +181,6 @@ def test_a_regression_explains_the_slow_client_and_a_quota_explains_the_regressi
     throttled: dict[str, Any] = {
         "produce_throttle_avg_ms": 30.0,
         "request_rate_per_s": 20.0,
-        "produce_throttle_samples": 5.0,
     }
     causes = {row["verdict"]: row["caused_by"] for row in judged(records_sent=9_000.0, **throttled).rows}
     assert causes == {"throttled": None, "deploy-regression": "throttled:client:orders"}

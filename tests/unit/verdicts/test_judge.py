@@ -352,6 +352,23 @@ def test_coverage_tells_libraries_that_do_not_send_from_those_that_were_not_aske
     assert found["slow-node", "unknown", "unknown"] == (False, "its library is not known")
 
 
+@pytest.mark.parametrize("is_asked", [True, False])
+def test_franz_go_that_was_never_throttled_is_judged_if_others_show_that_it_was_asked(is_asked: bool) -> None:
+    """It leaves zeros out."""
+    others = [client("java", produce_throttle_avg_ms=0.0)] if is_asked else []
+    row = client("feed", dialect="franz-go")
+    links = [link | {"request_latency_max_ms": 40.0} for link in with_links(row, {1: 0.1, 2: 0.1})[1:]]
+    judged = Judged().windows(9, lambda _: [*others, row, *links])
+    kinds = [(library, role) for library in ("franz-go", "librdkafka") for role in ("producer", "consumer")]
+    clients = pa.Table.from_pylist([{"dialect": library, "role": role} for library, role in kinds], schema=CLIENTS)
+    found = coverage(clients, judged.memory).to_pylist()
+    why_not = {(each["library"], each["role"]): each["why_not"] for each in found if each["verdict"] == "throttled"}
+    asked = None if is_asked else "produce_throttle_avg_ms did not come from franz-go: it leaves zeros out, or is not"
+    assert str(why_not["franz-go", "producer"]).startswith(str(asked))
+    assert why_not["franz-go", "consumer"] == "franz-go consumers do not send what it is judged by"
+    assert str(why_not["librdkafka", "consumer"]).startswith("fetch_throttle_avg_ms did not come from librdkafka")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["a\x1fb", "\x1f", "", "{0} {subject}", "x" * 100_000, "\x00\n\x1b[2J", "pay; since 2000", "3"]

@@ -58,7 +58,7 @@ def metrics_of(columns: set[str], roles: tuple[str, ...]) -> list[str]:
         is_other |= column == "request_latency_max_ms" and not name.startswith("producer.")
         if name.partition(".")[0] in roles and not is_other and is_of_node == column.startswith("request_latency"):
             found.append(name)
-    return found
+    return list(dict.fromkeys(found))
 
 
 def checklist() -> dict[str, list[str]]:
