@@ -137,12 +137,16 @@ def _parts(window: Window, memory: Memory, figures: Figures) -> Parts:
     path_part, busier = own - common - np.fmax(own_client, 0)[by_series.of], np.full(len(own), np.nan)
     if excess is not None:
         rest = _within_measures(excess, paths, np.fmax(node_effect, 0), followed)
-        is_known, busier = ~np.isnan(rest.busier), rest.busier
-        common = np.where(is_known, own - rest.both(), common)
+        busier = rest.busier
+        # The longest of many requests to a slow broker is longer by anything: no milliseconds are shared there.
+        is_slow = node_effect > np.log(figures["factor"])
+        is_apart = ~np.isnan(busier) & ~is_slow[at]
+        common = np.where(is_apart, own - rest.both(), common)
         own_client = by_series.medians(own - common, low=True)
         # Load raises the busy time of all paths of a client: what they share is no path's.
         of_client = (np.fmax(each, 0)[by_series.of] for each in rest.of_series(by_series))
-        path_part = np.where(is_known, rest.without(*of_client).both(), path_part)
+        alone = rest.without(*of_client).both()
+        path_part = np.where(is_apart, alone, own - common - np.fmax(own_client, 0)[by_series.of])
     noise = history.noise(key) * of_five_minutes(window)
     history.learn(key, learned, window.seconds_of(paths.client), least_s)
     return Parts(

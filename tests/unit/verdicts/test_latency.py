@@ -515,6 +515,24 @@ def test_a_slow_path_beside_a_slow_broker_is_more_than_what_its_followers_wait(b
     assert "2" in {row["subject"] for row in judged.rows if row["verdict"] == "slow-node"}
 
 
+def test_a_larger_share_of_a_slow_broker_is_no_slow_path_of_franz_go() -> None:
+    """At broker 3 producers are busy 30 times as long, and their longest requests take 590 ms more; for one they are
+    busy 70 times as long, and its longest takes 640 ms in place of 11.
+    """
+
+    def rows(number: int) -> list[Row]:
+        is_slow = number >= 6
+        made = fleet(number, of_node(3, 30.0) if is_slow else {})
+        for at in range(6):
+            times, longest_ms = (70.0, 640.0) if at == 0 else (30.0, 601.0)
+            slow = ({3: times}, {3: longest_ms}) if is_slow else ({}, {})
+            usual = dict.fromkeys((1, 2, 3), 1.0), dict.fromkeys((1, 2, 3), 11.0)
+            made += of_franz_go(f"feed-{at}", usual[0] | slow[0], usual[1] | slow[1])
+        return made
+
+    assert Judged().windows(12, rows).found == [("slow-node", "3", "open")]
+
+
 @pytest.mark.parametrize(
     ("others", "here", "longest_ms", "found"),
     [
