@@ -208,7 +208,8 @@ def _throughput(window: Window, memory: Memory) -> Numbers:
     usual = np.where(known["judged_s"][window.instance] > 0, np.expm1(known["throughput"][window.instance]), np.nan)
     least = 1 / window.length_s  # one record a window
     change = np.log(np.maximum(rate, least)) - np.log(np.maximum(usual, least))
-    change[np.maximum(rate, usual) <= least] = np.nan  # instances that send nothing
+    # Of an instance that sent nothing before, any rate is a thousand times more: it says nothing of the load.
+    change[~(usual > least)] = np.nan
     count = int(window.cluster.max(initial=-1)) + 1
     common = medians(window.cluster, change, count)
     common[np.bincount(window.cluster[~np.isnan(change)], minlength=count) < _LEAST_PEERS] = 0.0

@@ -208,8 +208,9 @@ def _slow_commits(window: Window, memory: Memory, parts: Parts, figures: Figures
     """Test of the commits of each client, without the delay of its coordinator.
 
     Unknown if the rest is less than a third of the subtracted delay, which is not exact: 7 ms beside the 230 ms of a
-    slow coordinator. If the client's fetches (from each broker, if they are known by broker) take no longer, the
-    coordinator or the path to it is slow; if they are unknown, so is the result.
+    slow coordinator. If the client's fetches take no longer, the coordinator or the path to it is slow; if they are
+    unknown, so is the result. A fetch that waits 370 ms for data shows a delay of 30 ms as 397 ms: it is longer by half
+    of what the commits are, and by more than its noise.
     """
     of_nodes, clients = figures.of["slow-node"], window.clients
     own = commits_of(window, memory, figures)
@@ -220,11 +221,12 @@ def _slow_commits(window: Window, memory: Memory, parts: Parts, figures: Figures
     may_be = (effect > np.log(figures["factor"])) & (more_ms > figures["least_ms"])
     effect[may_be & (more_ms < _UNCERTAIN * delay_ms)] = np.nan
     if may_be.any():
-        by_path = _fetches_by_path(window, parts, may_be)
+        by_path, by_path_ms = _fetches_by_path(window, parts, may_be)
         longer = np.where(np.isnan(by_path), fetches - usual, by_path)
-        fetch_ms = to_ms(fetches) - to_ms(usual)
+        fetch_ms = np.where(np.isnan(by_path), to_ms(fetches) - to_ms(usual), by_path_ms)
         is_longer = longer > np.log(figures["fetches_factor"])
-        is_longer |= np.isnan(by_path) & (fetch_ms > _OF_COMMITS * more_ms)
+        noise = memory.history("fetch_latency_avg_ms").noise(clients.codes) * of_five_minutes(window)
+        is_longer |= (fetch_ms > _OF_COMMITS * more_ms) & (np.isnan(by_path) | (longer > noise))
         effect = np.where(may_be & ~is_longer, np.where(np.isnan(longer), np.nan, np.fmin(effect, 0.0)), effect)
     noise = memory.history("commit_latency_avg_ms").noise(clients.codes) * of_five_minutes(window)
     return _test(
@@ -262,14 +264,16 @@ def fetches_wait_as_usual(window: Window, memory: Memory, figures: Figures, want
     return medians(row[links], off, len(window)) < ALIKE
 
 
-def _fetches_by_path(window: Window, parts: Parts, wanted: Numbers) -> Numbers:
-    """Delay of the fetches of each wanted client from most of its brokers (log)."""
-    by_client, codes, paths = np.full(len(wanted), np.nan), window.clients.codes, paths_of(window)
-    place = np.searchsorted(codes, paths.client)
+def _fetches_by_path(window: Window, parts: Parts, wanted: Numbers) -> tuple[Numbers, Numbers]:
+    """Delay of the fetches of each wanted client from most of its brokers: log, and [ms]."""
+    paths, by_client = paths_of(window), np.full((2, len(wanted)), np.nan)
+    place = np.searchsorted(window.clients.codes, paths.client)
     is_one = (parts.wait > 0) & wanted[place]
-    longer = paths.by_series.medians(np.where(is_one, parts.value - parts.expected - parts.node_part, np.nan), low=True)
-    by_client[place[is_one]] = longer[paths.by_series.of[is_one]]
-    return by_client
+    usual = parts.expected + parts.node_part
+    for longer, each in zip(by_client, (parts.value - usual, to_ms(parts.value) - to_ms(usual)), strict=True):
+        of_series = paths.by_series.medians(np.where(is_one, each, np.nan), low=True)
+        longer[place[is_one]] = of_series[paths.by_series.of[is_one]]
+    return by_client[0], by_client[1]
 
 
 def _slow_path(window: Window, memory: Memory, figures: Figures) -> Finding | None:

@@ -70,6 +70,14 @@ def test_a_client_that_is_worse_after_its_deploy_is_a_regression(columns: dict[s
     assert f"{row['opened_at']:%H:%M}" == "12:44"
 
 
+def test_a_fleet_that_stood_still_at_first_is_judged_by_throughput() -> None:
+    def rows(number: int) -> list[Row]:
+        found = generation(number, records_sent=15_000.0)
+        return found if number else [row | {"records_sent": 0.0} if "records_sent" in row else row for row in found]
+
+    assert ("deploy-regression", "orders", "open") in Judged().windows(DEPLOY + 6, rows).found
+
+
 @pytest.mark.parametrize(
     "columns", [{}, {"latency": 1.3}, {"record_errors": 150.0}, {"records_sent": 22_000.0}, {"records_sent": 90_000.0}]
 )

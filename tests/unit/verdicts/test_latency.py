@@ -375,6 +375,18 @@ def test_a_consumer_that_waits_for_one_of_its_brokers_alone_is_not_slow() -> Non
     assert Judged().windows(6, lambda _: rows(1.0)).windows(6, lambda _: rows(6.0)).found == []
 
 
+@pytest.mark.parametrize(("more_ms", "is_found"), [(27.0, True), (3.0, False)])
+def test_fetches_that_wait_for_data_show_a_delay_in_milliseconds(more_ms: float, is_found: bool) -> None:
+    """370 ms of waiting and 27 ms more are longer by 7 %, and by most of what the commits are."""
+
+    def rows(more: float, delay: float) -> list[Row]:
+        row = client("reader", commit_latency_avg_ms=4.4 + delay, fetch_latency_avg_ms=370.0 + more)
+        return [*with_links(row, dict.fromkeys((1, 2), 370.0 + more), "consumer"), *fleet(0, {})]
+
+    found = Judged().windows(6, lambda _: rows(0.0, 0.0)).windows(6, lambda _: rows(more_ms, 31.5)).found
+    assert (("slow-client", "reader") in [each[:2] for each in found]) is is_found
+
+
 def coordinated(number: int, slow: int, coordinator: int | None = 1, more_ms: float = 230.0) -> list[Row]:
     """Five consumers with one coordinator, of which so many wait longer for it from the seventh window on."""
     found = fleet(number, {})
