@@ -1,4 +1,4 @@
-"""Points into partial wide rows."""
+"""Points, and pushes without points, into partial wide rows."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -121,6 +121,8 @@ def presence(pushes: Table, window_s: int) -> Table:
         ValueError: see `check_window`.
     """
     check_window(window_s)
+    if not pushes.num_rows:
+        return ROWS.empty_table()
     block = Block.empty(pushes.num_rows)
     block.counts[:, _COUNT_AT["pushes"]] = 1
     columns = {name: one(pushes[name]) for name in (*INSTANCE, *IDENTITY)}
@@ -320,6 +322,7 @@ class _Index:
 
     @classmethod
     def of(cls, names: list[str | None]) -> "_Index":
+        """The readings of these metrics."""
         known, readings, roles, families = zip(*map(_of_name, names or [None]), strict=True)
         at = {name: number for number, name in enumerate(names)}
         return cls(
