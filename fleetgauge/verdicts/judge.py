@@ -26,6 +26,7 @@ from fleetgauge.verdicts.exposure import Exposure
 from fleetgauge.verdicts.memory import Case, Memory
 from fleetgauge.verdicts.notes import note_clients, note_groups, note_traffic, note_window
 from fleetgauge.verdicts.paths import paths_of
+from fleetgauge.verdicts.registry import Names
 from fleetgauge.verdicts.rules import Figures, Rules
 from fleetgauge.verdicts.window import DIALECTS, LONGEST_COVERED_S, ROLES, Window, windows
 from fleetgauge.verdicts.witnesses.offsets import SCHEMA as GROUP_TRENDS
@@ -131,19 +132,16 @@ def _judge_window(window: Window, verdicts: Sequence[Verdict], memory: Memory, r
     note_window(window, memory)
     trends = note_groups(window, memory)
     note_traffic(window, memory)
-    heard = _sources(window)
     for verdict in verdicts if len(window) else [each for each in verdicts if _is_given(each, window)]:
         figures = rules[verdict.id]
         finding = verdict.find(window, memory, figures) if figures.is_enabled else None
         if finding is not None and len(finding.subjects):
             _Round(verdict, finding, window, memory, figures).take()
-    for case in memory.present_cases():
-        if not len(window) and heard.isdisjoint(case.judged_by):  # unknown is not over
-            case.judged_us += window.length_s * 1_000_000
-        allowed_s = _UNJUDGED_S if case.is_open else _INTERRUPTED_S
-        if window.end_us - case.judged_us > allowed_s * 1_000_000:
-            _clear(case, case.good_us or case.judged_us, memory)
+    _clear_unjudged(window, memory)
     _note_sent(window, memory)
+    begun_us = memory.clusters.from_us[window.clusters]
+    memory.clusters.from_us[window.clusters] = np.where(begun_us > 0, begun_us, window.begin_us)
+    memory.clusters.to_us[window.clusters] = window.end_us
     forgets = memory.is_another_day(window.end_us)
     memory.judged_to_us, memory.window_s = window.end_us, window.length_s
     memory.judged_from_us = memory.judged_from_us or window.begin_us
@@ -152,10 +150,29 @@ def _judge_window(window: Window, verdicts: Sequence[Verdict], memory: Memory, r
     return trends
 
 
-def _sources(window: Window) -> set[str]:
-    """SOURCES of a window without rows of clients."""
-    has = {"group-offsets": window.offsets, "gateway": window.traffic}
-    return {name for name, each in has.items() if each is not None}
+def _clear_unjudged(window: Window, memory: Memory) -> None:
+    """Clears cases that were not judged for long, if the window has anything of theirs: unknown is not over."""
+    left = (case for case in memory.present_cases() if window.end_us - case.judged_us > _allowed_us(case))
+    if not (cases := list(left)):
+        return
+    names = memory.registry
+    heard = {"telemetry": _clusters(names.clusters, window.clusters)}
+    if window.offsets is not None:
+        heard["group-offsets"] = _clusters(names.groups, window.offsets.codes)
+    if window.traffic is not None:
+        heard["gateway"] = _clusters(names.clients, window.traffic.client)
+    for case in cases:
+        if any(case.cluster_id in heard.get(source, ()) for source in ("telemetry", *case.judged_by)):
+            _clear(case, case.good_us or case.judged_us, memory)
+
+
+def _allowed_us(case: Case) -> int:
+    return 1_000_000 * (_UNJUDGED_S if case.is_open else _INTERRUPTED_S)
+
+
+def _clusters(names: Names, codes: Numbers) -> set[str]:
+    """The clusters of numbers."""
+    return {names.parts(code)[0] for code in codes.tolist()}
 
 
 def _is_given(verdict: Verdict, window: Window) -> bool:

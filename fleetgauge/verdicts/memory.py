@@ -1,9 +1,9 @@
 """Memory of the judge from one window to the next."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -20,7 +20,7 @@ the expected one after about 14 hours."""
 _MOST_NOISE: Final = float(np.log(2))
 """Most that a value counts for in the noise (log): a fault raises it by 0.01 in five minutes."""
 
-FORM: Final = 12
+FORM: Final = 13
 """Version of `Memory.parts`, to be raised with each change of them: windows of another version are judged again."""
 
 DAY_US: Final = 86_400_000_000
@@ -129,6 +129,14 @@ class History:
             keys[order], self._mean[order], self._seconds[order], self._noise[order]
         )  # fmt: skip
 
+    def add(self, other: "History") -> None:
+        """Adds keys that are all new."""
+        self._latest = None
+        self.keys = np.append(self.keys, other.keys)
+        self._mean, self._seconds = np.append(self._mean, other._mean), np.append(self._seconds, other._seconds)
+        self._noise = np.append(self._noise, other._noise)
+        self.rename(self.keys)
+
     def table(self) -> Table:
         """The keys and their means, for storage."""
         return pa.table({"key": self.keys, "mean": self._mean, "seconds": self._seconds, "noise": self._noise})
@@ -147,6 +155,7 @@ INSTANCE_FIELDS: Final = {
             "terminated_us",
             "latest_us",
             "spare_us",
+            "cluster",
             "client",
             "group",
             "version",
@@ -181,15 +190,15 @@ _OF_NAMES: Final = ("client", "group", "version")
 
 
 class Instances:
-    """State of each client instance, by its number in the registry; unknown is 0, or -1 for a client, group or version.
+    """State of each client instance, by its number in the registry; unknown is 0, or -1 for numbers of names.
 
     Attributes:
         first_us, last_us: receipt of its first push and its last one so far [us].
         terminated_us: receipt of its terminating push.
         latest_us: receipt of its latest push of all, by CLIENTS: its windows may not be judged yet.
         spare_us: end of its latest window in which its application had time to spare, while it was too young to judge.
-        client, group, version, dialect: numbers of its client id, of its group (-1 for none) and of its software, and
-            its library.
+        cluster, client, group, version, dialect: numbers of its cluster, of its client id, of its group (-1 for none)
+            and of its software, and its library.
         says_when_it_ends: 1 for a kind of client that sends a terminating push when it is closed.
         has_latency: 1 once it sent a latency by broker.
         in_loop: 1 for a life of a crash loop.
@@ -213,15 +222,48 @@ class Instances:
         more = count - len(self.arrays["first_us"])
         if more > 0:
             for name, each in self.arrays.items():
-                self.arrays[name] = np.append(each, np.full(more, -1 if name in _OF_NAMES else 0, each.dtype))
+                self.arrays[name] = np.append(
+                    each, np.full(more, -1 if name in ("cluster", *_OF_NAMES) else 0, each.dtype)
+                )
 
     def keep(self, stays: Numbers) -> None:
         """Forgets instances for which `stays` is False, and renumbers the rest."""
         self.arrays = {name: each[stays] for name, each in self.arrays.items()}
 
+    def add(self, other: "Instances") -> None:
+        """Adds instances that are all new, with the numbers after those that are known."""
+        self.arrays = {name: np.append(each, other.arrays[name]) for name, each in self.arrays.items()}
+
     def table(self) -> Table:
         """The state of all instances, for storage."""
         return pa.table(self.arrays)
+
+
+class Clusters:
+    """Times of each cluster, by its number in the registry [us]; 0 before its first window.
+
+    What is judged of a cluster does not depend on others: a window without rows of its clients is none for it.
+
+    Attributes:
+        from_us: begin of its first window.
+        to_us: end of its latest one.
+    """
+
+    def __init__(self, from_us: Sequence[int] = (), to_us: Sequence[int] = ()) -> None:
+        self.from_us, self.to_us = np.array(from_us, np.int64), np.array(to_us, np.int64)
+
+    def grow(self, count: int) -> None:
+        """Makes room for all numbers below `count`."""
+        more = [0] * (count - len(self.from_us))
+        self.add(Clusters(more, more))
+
+    def keep(self, stays: Numbers) -> None:
+        """Forgets clusters for which `stays` is False, and renumbers the rest."""
+        self.from_us, self.to_us = self.from_us[stays], self.to_us[stays]
+
+    def add(self, other: "Clusters") -> None:
+        """Adds clusters that are all new, with the numbers after those that are known."""
+        self.from_us, self.to_us = np.append(self.from_us, other.from_us), np.append(self.to_us, other.to_us)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -295,6 +337,9 @@ class Case:
     evidence: list[dict[str, Any]] = field(default_factory=list)
 
 
+BY_NUMBER: Final = "rebalance-storm"
+LeftOut: TypeAlias = dict[str, dict[str, list[int]]]
+
 _TIMES: Final = ("judged_from_us", "judged_to_us", "window_s")
 
 
@@ -305,10 +350,12 @@ class Memory:
     Attributes:
         registry: names of subjects.
         histories: by name.
+        clusters: times of each.
         instances: state of each.
         cases: those that are not cleared, by their verdict and the number of their subject.
         cleared: those that are.
-        facts: small values that verdicts remember, by the verdict's id; of JSON's types.
+        facts: small values that verdicts remember, by the verdict's id; of JSON's types. Their keys begin with a
+            cluster (and `registry.SEPARATOR`), but for those of BY_NUMBER, which are numbers of groups.
         sent: end of the last window in which `<library> <column>` was sent [us].
         left_out: by verdict and reason, the numbers of subjects that were not judged in its last window though their
             figures are known.
@@ -318,12 +365,13 @@ class Memory:
 
     registry: Registry = field(default_factory=Registry)
     histories: dict[str, History] = field(default_factory=dict)
+    clusters: Clusters = field(default_factory=Clusters)
     instances: Instances = field(default_factory=Instances)
     cases: dict[str, dict[int, Case]] = field(default_factory=dict)
     cleared: list[Case] = field(default_factory=list)
     facts: dict[str, dict[str, Any]] = field(default_factory=dict)
     sent: dict[str, int] = field(default_factory=dict)
-    left_out: dict[str, dict[str, list[int]]] = field(default_factory=dict)
+    left_out: LeftOut = field(default_factory=dict)
     judged_from_us: int = 0
     judged_to_us: int = 0
     window_s: int = 0
@@ -359,28 +407,42 @@ class Memory:
             for kind in ("client", "group", "node", "path", "version", "instance")
         }
         of_members = np.array([case.of for case in cases if case.of is not None and case.of >= 0], np.int64)
-        stays = np.maximum(known["last_us"], known["latest_us"]) >= now_us - INSTANCES_KEPT_US
-        stays[of_kind["instance"]] = stays[of_members] = True
-        new = {"instance": names.instances.keep(stays)}
-        known.keep(stays)
-        paths = of_kind["path"]
-        for kind, each, used in (
-            ("client", names.clients, (of_kind["client"], paths // PATHS, known["client"])),
-            ("group", names.groups, (of_kind["group"], known["group"])),
-            ("version", names.versions, (of_kind["version"], known["version"])),
-            ("node", names.nodes, (of_kind["node"], paths % PATHS)),
+        is_used = np.maximum(known["last_us"], known["latest_us"]) >= now_us - INSTANCES_KEPT_US
+        is_used[of_kind["instance"]] = is_used[of_members] = True
+        stays, paths = {"instance": is_used}, of_kind["path"]
+        for kind, used in (
+            ("client", (of_kind["client"], paths // PATHS, known["client"][is_used])),
+            ("group", (of_kind["group"], known["group"][is_used])),
+            ("version", (of_kind["version"], known["version"][is_used])),
+            ("node", (of_kind["node"], paths % PATHS)),
         ):
-            stays = each.seen_us >= now_us - NAMES_KEPT_US
+            stays[kind] = names.of_kind(kind).seen_us >= now_us - NAMES_KEPT_US
             for codes in used:
-                stays[codes[codes >= 0]] = True
-            new[kind] = each.keep(stays)
-        for name in _OF_NAMES:
-            known[name][:] = np.where(known[name] >= 0, np.append(new[name], -1)[known[name]], -1)
-        self._rename(new)
+                stays[kind][codes[codes >= 0]] = True
+        self.keep(stays)
         self.cleared = [case for case in self.cleared if (case.cleared_us or 0) >= now_us - CLEARED_KEPT_US]
 
-    def _rename(self, new: Mapping[str, Numbers]) -> None:
-        """Gives histories, facts and cases the new numbers of their subjects."""
+    def keep(self, stays: Mapping[str, Numbers]) -> dict[str, Numbers]:
+        """Forgets subjects for which `stays` of their kind is False, and renumbers the rest; none may have a case.
+
+        Returns:
+            By kind, the new number for each old one, or -1.
+        """
+        self.instances.keep(stays["instance"])
+        new = {kind: self.registry.of_kind(kind).keep(each) for kind, each in stays.items()}
+        self.rename(new)
+        return new
+
+    def rename(self, new: Mapping[str, Numbers]) -> None:
+        """Gives instances, histories, facts and cases the new numbers of their subjects; -1 is forgotten.
+
+        Args:
+            new: by kind, the new number for each old one; that of a cluster may be left out if it stays.
+        """
+        known = self.instances
+        for name in ("cluster", *_OF_NAMES):
+            if name in new:
+                known[name][:] = np.where(known[name] >= 0, np.append(new[name], -1)[known[name]], -1)
         of_clients = "queue", "idle", "commit_latency_avg_ms", "fetch_latency_avg_ms"
         for name, kind in (("lag", "instance"), ("lag trend", "group"), *((name, "client") for name in of_clients)):
             history = self.history(name)
@@ -391,9 +453,9 @@ class Memory:
             client = new["client"][series // KINDS]
             key = (client * KINDS + series % KINDS) * PATHS + node
             of_paths.rename(np.where((client >= 0) & (node >= 0), key, -1))
-        past = self.facts.get("rebalance-storm", {})
+        past = self.facts.get(BY_NUMBER, {})
         instances = new["instance"]
-        self.facts["rebalance-storm"] = {
+        self.facts[BY_NUMBER] = {
             str(new["group"][int(code)]): [(*rest, _renamed(of_members, instances)) for *rest, of_members in events]
             for code, events in past.items()
             if new["group"][int(code)] >= 0
@@ -401,10 +463,7 @@ class Memory:
         self.left_out = {}  # until the next window
         for verdict, cases in self.cases.items():
             for case in cases.values():
-                if case.subject_kind == "path":
-                    case.code = int(new["client"][case.code // PATHS] * PATHS + new["node"][case.code % PATHS])
-                else:
-                    case.code = int(new[case.subject_kind][case.code])
+                case.code = int(renamed(case.subject_kind, np.array([case.code]), new)[0])
                 if case.of is not None and case.of >= 0:  # below are members as brokers know them
                     case.of = int(new["instance"][case.of])
             self.cases[verdict] = {case.code: case for case in cases.values()}
@@ -417,6 +476,7 @@ class Memory:
             "facts": self.facts,
             "sent": self.sent,
             "left_out": self.left_out,
+            "clusters": [self.clusters.from_us.tolist(), self.clusters.to_us.tolist()],
             **{name: getattr(self, name) for name in _TIMES},
         }
         parts = {"rest": json.dumps(rest).encode(), "instances": _bytes(self.instances.table())}
@@ -439,6 +499,7 @@ class Memory:
                 for name, data in parts.items()
                 if name.startswith("history ")
             },
+            clusters=Clusters(*rest["clusters"]),
             instances=Instances(_table(parts["instances"])),
             cases=cases,
             cleared=[Case(**case) for case in rest["cleared"]],
@@ -447,6 +508,14 @@ class Memory:
             left_out=rest["left_out"],
             **{name: rest[name] for name in _TIMES},
         )
+
+
+def renamed(kind: str, codes: Numbers, new: Mapping[str, Numbers]) -> Numbers:
+    """The new numbers of subjects of a kind; -1 for those that are forgotten."""
+    if kind != "path":
+        return new[kind][codes]
+    client, node = new["client"][codes // PATHS], new["node"][codes % PATHS]
+    return np.where((client >= 0) & (node >= 0), client * PATHS + node, -1)
 
 
 def _renamed(of_instances: Mapping[str, float], new: Numbers) -> dict[str, float]:

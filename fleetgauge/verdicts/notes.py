@@ -47,6 +47,7 @@ def note_clients(clients: Table, memory: Memory) -> None:
     instances = memory.instances
     instances.grow(len(memory.registry.instances))
     first, last = (as_numpy(column[name].cast(pa.int64()), 0) for name in ("first_seen", "last_seen"))
+    instances["cluster"][code] = memory.registry.clusters.codes(column["cluster_id"])
     instances["first_us"][code] = first
     instances["latest_us"][code] = last
     ended = as_numpy(column["terminated"], False)
@@ -65,19 +66,37 @@ def note_window(window: Window, memory: Memory) -> None:
     """Notes the last push of each instance, with its client id, group, version, library and push interval."""
     instances = memory.instances
     instances.grow(len(memory.registry.instances))
-    end_us = window.begin_us if len(window) else window.end_us
-    if memory.judged_to_us and end_us > memory.judged_to_us:  # no push at all arrived: no client was silent
-        instances["last_us"][instances["last_us"] > 0] += end_us - memory.judged_to_us
+    _skip_gaps(window, memory)
     code, seen = window.instance, window.rows.micros("seen_at")
     np.maximum.at(instances["last_us"], code, seen)
     is_new = instances["first_us"][code] == 0
     instances["first_us"][code[is_new]] = seen[is_new]
-    instances["client"][code] = window.client
+    instances["cluster"][code], instances["client"][code] = window.cluster, window.client
     instances["group"][code], instances["version"][code] = window.group, window.version
     instances["dialect"][code] = window.dialect
     pushed_s = np.fmax(window.rows.number("push_interval_ms") / 1000, 0)
     instances["interval_s"][code] = np.maximum(pushed_s, instances["pushed_s"][code])
     instances["pushed_s"][code] = pushed_s
+
+
+def _skip_gaps(window: Window, memory: Memory) -> None:
+    """Skips the time since the latest window of each cluster: no push at all arrived, so no client was silent, and
+    nothing that was found is over.
+    """
+    clusters, instances = memory.clusters, memory.instances
+    clusters.grow(len(memory.registry.clusters))
+    gap_us = np.zeros(len(clusters.to_us), np.int64)
+    before_us = clusters.to_us[window.clusters]
+    gap_us[window.clusters] = np.where(before_us > 0, np.maximum(window.begin_us - before_us, 0), 0)
+    if not gap_us.any():
+        return
+    has_pushed = np.flatnonzero(instances["last_us"] > 0)
+    instances["last_us"][has_pushed] += gap_us[instances["cluster"][has_pushed]]
+    of_cluster = {
+        memory.registry.clusters.parts(code)[0]: int(gap_us[code]) for code in np.flatnonzero(gap_us).tolist()
+    }
+    for case in memory.present_cases():
+        case.judged_us = min(case.judged_us + of_cluster.get(case.cluster_id, 0), window.begin_us)
 
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

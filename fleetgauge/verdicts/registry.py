@@ -98,6 +98,17 @@ class Names:
         self._texts, self.seen_us = self._texts.filter(pa.array(stays)), self.seen_us[stays]
         return np.where(stays, np.cumsum(stays) - 1, -1)
 
+    def of_clusters(self, clusters: Sequence[str]) -> Numbers:
+        """True for texts that begin with one of some clusters."""
+        cluster = pc.list_element(pc.split_pattern(self._texts, SEPARATOR, max_splits=1), 0)
+        return as_numpy(pc.is_in(cluster, pa.array(clusters, pa.string())))
+
+    def add(self, other: "Names") -> Numbers:
+        """Adds texts that are all new; returns their numbers."""
+        self._texts = pa.concat_arrays([self._texts, other._texts])
+        self.seen_us = np.append(self.seen_us, other.seen_us)
+        return np.arange(len(self) - len(other), len(self))
+
     def table(self) -> Table:
         """The texts and their times, for storage."""
         return pa.table({"text": self._texts, "seen_us": self.seen_us})
@@ -117,13 +128,19 @@ class Registry:
     nodes: Names = field(default_factory=Names)
     instances: Names = field(default_factory=Names)
     versions: Names = field(default_factory=Names)
+    clusters: Names = field(default_factory=Names)
+
+    def of_kind(self, kind: str) -> Names:
+        """The names of a kind of subjects: client, group, node, instance, version or cluster."""
+        names: Names = getattr(self, f"{kind}s")
+        return names
 
     def identity(self, kind: str, code: int) -> dict[str, Any]:
         """Cluster and name of a subject, and its client id, group id, node id or principal."""
         if kind == "path":
             (cluster, client), node = self.clients.parts(code // PATHS), self.nodes.parts(code % PATHS)[1]
             return {"cluster_id": cluster, "subject": f"{client}@{node}", "client_id": client, "node_id": int(node)}
-        cluster, *names = getattr(self, f"{kind}s").parts(code)
+        cluster, *names = self.of_kind(kind).parts(code)
         identity = {"cluster_id": cluster, "subject": names[-1]}
         match kind:
             case "client" | "group":

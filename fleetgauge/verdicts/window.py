@@ -314,6 +314,7 @@ class Window:
         self.end_us = at_us = self.begin_us + self.length_s * 1_000_000
         rows, cluster = self.rows, self.rows.column("cluster_id")
         self._cluster = cluster.fill_null("").dictionary_encode()
+        self.clusters = registry.clusters.codes(self._cluster.dictionary, at_us=at_us)
         self.client, client_seen_us = registry.clients.seen(cluster, rows.column("client_id"), at_us=at_us)
         self.instance, seen_us = registry.instances.seen(
             cluster, rows.column("principal"), rows.column("client_instance_id"), at_us=at_us
@@ -365,8 +366,8 @@ class Window:
 
     @cached_property
     def cluster(self) -> Numbers:
-        """A small number for the cluster of each row, in this window."""
-        return as_numpy(self._cluster.indices)
+        """Number of the cluster of each row, which is small."""
+        return self.clusters[as_numpy(self._cluster.indices)]
 
     @cached_property
     def clients(self) -> Subjects:
@@ -413,7 +414,8 @@ class Window:
         # A node is one of its client's cluster; only distinct ones are looked up by their texts.
         node_id = links.number("node_id")[kept].astype(np.int64)
         span = int(node_id.max(initial=0)) + 1
-        distinct, which = numbered(self.cluster.astype(np.int64)[row] * span + node_id)
+        of_rows = as_numpy(self._cluster.indices).astype(np.int64)
+        distinct, which = numbered(of_rows[row] * span + node_id)
         cluster = distinct // span
         clusters, ids = self._cluster.dictionary.take(pa.array(cluster)), pa.array(distinct % span).cast(pa.string())
         node = self._registry.nodes.codes(clusters, ids, at_us=self.end_us)[which]

@@ -9,7 +9,7 @@ import numpy as np
 from fleetgauge.verdicts.arrow import Numbers
 from fleetgauge.verdicts.declare import BY_GATEWAY, BY_OFFSETS, BY_TELEMETRY, Finding, Threshold, Verdict, of_subjects
 from fleetgauge.verdicts.evidence import base_s
-from fleetgauge.verdicts.memory import Memory
+from fleetgauge.verdicts.memory import BY_NUMBER, Memory
 from fleetgauge.verdicts.rules import Figures
 from fleetgauge.verdicts.window import LONGEST_COVERED_S, Subjects, Window, medians
 from fleetgauge.verdicts.witnesses.offsets import GROWING, STALLED, UNKNOWN, SampledGroups
@@ -55,7 +55,8 @@ def _rebalances(window: Window, memory: Memory) -> _Rebalances:
     groups, rows, known = window.groups, window.rows, memory.instances
     began_us = known["first_us"][window.instance]
     # The members that there are when judging begins have not just started.
-    is_new = began_us >= (memory.judged_from_us or window.end_us) + _SEEN_LATER_US
+    from_us = memory.clusters.from_us[window.cluster]
+    is_new = began_us >= np.where(from_us > 0, from_us, window.end_us) + _SEEN_LATER_US
     # A crash loop is not a rolling restart: nothing is subtracted for its lives.
     in_loop = (known["in_loop"] > 0) & (known["last_us"] >= window.begin_us - _HOUR_US)
     if in_loop.any():
@@ -87,7 +88,7 @@ def _of_the_hour(window: Window, memory: Memory, now: _Rebalances, figures: Figu
     Adds the window to the remembered hour.
     """
     groups = window.groups
-    past: dict[str, list[_Event]] = memory.facts.setdefault("rebalance-storm", {})
+    past: dict[str, list[_Event]] = memory.facts.setdefault(BY_NUMBER, {})
     _remember(window, now, past)
     per_hour, share = (np.where(now.is_known, 0.0, np.nan) for _ in range(2))
     after_us = window.begin_us - _HOUR_US

@@ -57,7 +57,7 @@ def _crash_loop(window: Window, memory: Memory, figures: Figures) -> Finding:
     known = memory.instances
     first, last, interval_us = known["first_us"], known["last_us"], known["interval_s"] * _US
     is_short = (last > 0) & (last - first < figures["life_s"] * _US)
-    now_us = _now_us(window)
+    now_us = _now_us(window, memory)[known["cluster"]]
     is_ended = now_us - last > _LONGEST_INTERVALS * interval_us
     is_recent = now_us - last < figures["within_s"] * _US
     short = np.flatnonzero(is_short & is_ended & is_recent & ~_has_terminated(window, memory))
@@ -149,9 +149,14 @@ def _follows_a_long_life(client: int, begins: list[float], gap_us: float, memory
     return bool(((since_us > 0) & (since_us <= gap_us)).any())
 
 
-def _now_us(window: Window) -> int:
-    """Time of the latest push, not the window's end [us]: a run may have only a part of its last window."""
-    return min(window.end_us, int(window.rows.micros("seen_at").max(initial=0)))
+def _now_us(window: Window, memory: Memory) -> Numbers:
+    """Time of the latest push of each cluster, not the window's end [us]: a run may have only a part of its last one.
+
+    0 for a cluster without a push.
+    """
+    latest_us = np.zeros(len(memory.registry.clusters) + 1, np.int64)  # the last one for instances of unknown clusters
+    np.maximum.at(latest_us, window.cluster, window.rows.micros("seen_at"))
+    return np.minimum(latest_us, window.end_us)
 
 
 def _has_terminated(window: Window, memory: Memory) -> Numbers:
@@ -162,12 +167,16 @@ def _has_terminated(window: Window, memory: Memory) -> Numbers:
 def _silent(window: Window, memory: Memory, figures: Figures) -> Finding:
     _drop_those_that_waited(window, memory, figures)
     known = memory.instances
-    quiet_s = (_now_us(window) - known["last_us"]) / _US
+    cluster = known["cluster"]
+    quiet_s = (_now_us(window, memory)[cluster] - known["last_us"]) / _US
     is_expected = (known["says_when_it_ends"] > 0) | _stays(memory, figures.patterns("stays"))
     judged = (known["last_us"] > 0) & is_expected
     judged &= (quiet_s < figures["kept_s"]) & ~_has_terminated(window, memory) & (known["in_loop"] == 0)
-    expected = np.count_nonzero(judged & (quiet_s < figures["kept_s"] / 24))
-    judged &= len(window) >= figures["others_share"] * expected  # else it is the receiver that is silent
+    # Where few of a cluster push, it is the receiver that is silent.
+    clusters = len(memory.registry.clusters) + 1
+    expected = np.bincount(cluster[judged & (quiet_s < figures["kept_s"] / 24)], minlength=clusters)
+    pushed = np.bincount(window.cluster, minlength=clusters)
+    judged &= ((pushed > 0) & (pushed >= figures["others_share"] * expected))[cluster]
     bound = figures["intervals"] * known["interval_s"] + figures["more_s"]
     suspects = np.flatnonzero(judged & (quiet_s > bound))
     judged[suspects] = ~_is_replaced(suspects, memory, figures.of["crash-loop"])

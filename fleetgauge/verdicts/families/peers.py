@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from fleetgauge.verdicts.arrow import Array, Numbers, as_numpy, pa, pc
+from fleetgauge.verdicts.registry import KINDS
 from fleetgauge.verdicts.rules import Figures
 from fleetgauge.verdicts.window import FRANZ_GO, Groups, Window, medians, numbered
 
@@ -138,7 +139,7 @@ def beside_peers(
     for number, group in enumerate(groups):
         wanted = is_candidate & (chosen == number)
         if wanted.any():
-            _compare(series, at, value, group, wanted, figures, result)
+            _compare(series, at, value, group, wanted, kind // KINDS, figures, result)
     outliers = np.flatnonzero(~np.isnan(result.expected) & (result.effect > 0))
     # The longest requests of franz-go are no measure of the means of others.
     measure = kind // 4 * 2 + (kind % 4 == FRANZ_GO + 1)
@@ -191,11 +192,12 @@ def _screened(
 
 
 def _compare(
-    series: Numbers, at: Numbers, value: Numbers, group: Numbers, wanted: Numbers, figures: Figures, result: BesidePeers
+    series: Numbers, at: Numbers, value: Numbers, group: Numbers, wanted: Numbers, cluster: Numbers, figures: Figures,
+    result: BesidePeers,
 ) -> None:  # fmt: skip
     """Compares some series with their groups, broker by broker."""
     count = len(group)
-    judged = max(int(np.count_nonzero(result.instances)), 2)
+    judged = np.bincount(cluster[result.instances > 0], minlength=int(cluster.max()) + 1)[cluster]
     has = np.isin(group, group[wanted])[series]
     series, at, value = series[has], at[has], value[has]
     place = numbered(group[series] * (int(at.max()) + 1) + at)[1]
@@ -209,7 +211,7 @@ def _compare(
     most_ms, certain = (medians(series, each, count, low=True) for each in (more_ms, (value - usual) / sigma))
     least_ms = -_largest(series, -more_ms, count)
     # The farthest of n normal values is about sqrt(2 ln n) deviations off.
-    is_outlier = (certain > figures["deviations"] + float(np.sqrt(2 * np.log(float(judged))))) & (
+    is_outlier = (certain > figures["deviations"] + np.sqrt(2 * np.log(np.maximum(judged, 2.0)))) & (
         least_ms >= _OF_ALL * most_ms
     )
     effect = medians(series, value - usual, count, low=True)

@@ -8,6 +8,7 @@ import numpy as np
 from fleetgauge.telemetry.catalogue.software_version import parse_range, parse_version, version_of_part
 from fleetgauge.verdicts.declare import Finding, Threshold, Verdict, of_subjects
 from fleetgauge.verdicts.memory import Memory
+from fleetgauge.verdicts.registry import SEPARATOR
 from fleetgauge.verdicts.rules import Figures
 from fleetgauge.verdicts.window import DIALECTS, LIBRDKAFKA, Window
 
@@ -32,7 +33,7 @@ def _outdated(window: Window, memory: Memory, figures: Figures) -> Finding:
         major, fault = _known(library, text)
         majors.append(major)
         faults.append(fault)
-        clusters.append(f"{cluster} {library}")
+        clusters.append(f"{cluster}{SEPARATOR}{library}")
         newest[clusters[-1]] = max(newest.get(clusters[-1], -1), major)
     behind = [
         newest[cluster] - major if major >= 0 else np.nan for cluster, major in zip(clusters, majors, strict=True)
