@@ -1,10 +1,10 @@
-"""Seconds, memory and size of `fleet report` for fleets of 10 to 100,000 client instances.
+"""Seconds, memory and size of `fleet report`, and of `fleet explain` of a node, for 10 to 100,000 client instances.
 
     .venv/bin/python -m benchmarks.fleet.bench_report --clients 10 1000 10000 100000 --windows 8
 
 Tables as `fleet run` leaves them are made of the wide rows of `bench_judge.py` (see there for what is in such a fleet):
 `clients`, `windows`, `latency`, `throttling` and `groups` by the functions that `fleet run` calls, one file per window
-of five minutes, and `verdicts` and `judged` by the judge. Then the command runs in a process of its own. Prints one
+of five minutes, and `verdicts` and `judged` by the judge. Then each command runs in a process of its own. Prints one
 JSON object per fleet: rows of `windows`, verdicts, seconds (with starting Python), the largest resident set, and the
 size of the page, which stays in `--work`.
 """
@@ -137,28 +137,34 @@ def measured(work: Path, clients: int, windows: int) -> dict[str, Any]:
     """The figures of one fleet."""
     tables, page = work / f"{clients}-{windows}", work / f"{clients}.html"
     rows = None if tables.exists() else make(tables, clients, windows)
-    command = [sys.executable, "-m", "fleetgauge", "fleet", "report", "--tables", str(tables), "--output", str(page)]
-    begin = time.perf_counter()
-    done = subprocess.run([sys.executable, "-c", _MEASURED, *command], check=True, capture_output=True, text=True)
-    seconds = time.perf_counter() - begin
-    cpu_s, rss_kb = done.stdout.split()
+    reported = _timed("report", "--tables", str(tables), "--output", str(page))
+    explained = _timed("explain", "node", "3", "--cluster-id", "cluster-0", "--tables", str(tables))
     return {
         "clients": clients,
         "rows": rows or Store(str(tables)).log(catalog.WINDOWS).size().rows,
         "verdicts": Store(str(tables)).log(catalog.VERDICTS).size().rows,
-        "seconds": round(seconds, 1),
-        "cpu_s": float(cpu_s),
-        "rss_mb": round(int(rss_kb) / 1024),
+        **{f"report_{name}": value for name, value in reported.items()},
+        **{f"explain_{name}": value for name, value in explained.items()},
         "page_kb": round(page.stat().st_size / 1000),
         "python": platform.python_version(),
     }
+
+
+def _timed(*arguments: str) -> dict[str, float]:
+    """Seconds and memory of a command."""
+    command = [sys.executable, "-m", "fleetgauge", "fleet", *arguments]
+    begin = time.perf_counter()
+    done = subprocess.run([sys.executable, "-c", _MEASURED, *command], check=True, capture_output=True, text=True)
+    seconds = time.perf_counter() - begin
+    cpu_s, rss_kb = done.stdout.split()
+    return {"seconds": round(seconds, 2), "cpu_s": float(cpu_s), "rss_mb": round(int(rss_kb) / 1024)}
 
 
 _MEASURED: Final = """
 import resource, subprocess, sys
 subprocess.run(sys.argv[1:], check=True, stdout=sys.stderr)
 used = resource.getrusage(resource.RUSAGE_CHILDREN)
-print(round(used.ru_utime + used.ru_stime, 1), used.ru_maxrss)
+print(round(used.ru_utime + used.ru_stime, 2), used.ru_maxrss)
 """
 
 

@@ -10,7 +10,7 @@ from fleetgauge.fleet.arrow import pa
 from fleetgauge.fleet.errors import FleetError
 from fleetgauge.fleet.fleet import Fleet
 from fleetgauge.fleet.html.words import title, who
-from fleetgauge.fleet.pipeline.of_verdicts import latest_memory
+from fleetgauge.fleet.pipeline.memories import latest_memory
 from fleetgauge.fleet.schemas import INSTANCE
 from fleetgauge.fleet.tables import catalog
 from fleetgauge.verdicts.memory import Memory

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from fleetgauge.fleet.arrow import Table, pa, pc
 from fleetgauge.fleet.fleet import Fleet
-from fleetgauge.fleet.pipeline.of_verdicts import latest_memory
+from fleetgauge.fleet.pipeline.memories import latest_memory
 from fleetgauge.fleet.schemas import TIME
 from fleetgauge.fleet.tables import catalog
 from fleetgauge.fleet.tables.store import Store

@@ -7,12 +7,13 @@ from datetime import UTC, datetime, timedelta
 from math import isfinite
 from typing import Any, Final
 
-from fleetgauge.fleet.arrow import Table, to_list
+from fleetgauge.fleet.arrow import Table, pc, to_list
+from fleetgauge.fleet.explain.links import Known, LookedAt
 from fleetgauge.fleet.explain.over_time import Asked, OverTime, over_time
 from fleetgauge.fleet.explain.subjects import Subject, find
 from fleetgauge.fleet.fleet import Fleet
-from fleetgauge.fleet.pipeline.of_verdicts import latest_memory
-from fleetgauge.fleet.tables.store import Store
+from fleetgauge.fleet.pipeline.memories import latest_memory
+from fleetgauge.fleet.tables import catalog
 from fleetgauge.fleet.views.verdict_list import reference
 from fleetgauge.verdicts.coverage import coverage, states_of_node, states_of_path
 from fleetgauge.verdicts.memory import Memory
@@ -59,6 +60,8 @@ class Explanation:
         versions: `software`, `library`, and instances by `state`.
         instances: rows of CLIENTS, those seen last.
         instance_count: number of all instances.
+        looked_at: for a node of a large fleet, the instances of its cluster among which those with links to it were
+            found, which alone `versions` and `instance_count` are of; else None.
         fine: verdicts that can be judged and are neither open nor suspected.
         coverage: rows of `verdicts.coverage.SCHEMA`, not judged by what its own instances sent, or of a node or path
             `verdict`, `judged` and `why_not`; None where nothing of it is known at the time.
@@ -73,6 +76,7 @@ class Explanation:
     versions: list[Row]
     instances: list[Row]
     instance_count: int
+    looked_at: LookedAt | None
     fine: list[str]
     coverage: list[Row] | None
 
@@ -90,24 +94,37 @@ def explain(request: ExplainRequest) -> list[Explanation]:
     fleet = Fleet.with_verdicts(request.tables, request.conf)
     store = fleet.store
     begin = request.since or ((fleet.judged().end or datetime.now(UTC)) - DAY)
-    subjects = find(store, request.text, begin, request.kind, request.cluster_id)
-    every = fleet.verdicts().to_pylist()
     memory, rules = latest_memory(store)
     rules = replace(rules, own=())  # what own rules read is not among the figures over time
-    return [_explained(store, subject, every, begin, memory, rules) for subject in subjects]
+    windows = store.snapshot(catalog.WINDOWS)
+    known = Known(store=store, windows=windows, registry=memory.registry, begin=begin)
+    subjects = find(known, request.text, request.kind, request.cluster_id)
+    every = fleet.verdicts()
+    verdicts = [_verdicts_about(subject, every) for subject in subjects]
+    asked = [Asked(each, begin, _since(rows)) for each, rows in zip(subjects, verdicts, strict=True)]
+    figures = over_time(store, asked, windows=windows)
+    return [
+        _explained(subject, rows, over, memory, rules)
+        for subject, rows, over in zip(subjects, verdicts, figures, strict=True)
+    ]
 
 
-def _explained(
-    store: Store, subject: Subject, every: list[Row], begin: datetime, judged_by: Memory, rules: Rules
-) -> Explanation:
+def _verdicts_about(subject: Subject, every: Table) -> list[Row]:
+    """The rows that concern a subject, and their causes."""
     ids = set(to_list(subject.clients["client_instance_id"]))
-    of_cluster = [row for row in every if row["cluster_id"] == subject.cluster_id]
+    of_cluster: list[Row] = every.filter(pc.equal(every["cluster_id"], subject.cluster_id)).to_pylist()
     concerning = [_concerns(row, subject, ids) for row in of_cluster]
     causes = {row["caused_by"] for row, concerns in zip(of_cluster, concerning, strict=True) if concerns}
-    rows = [row for row, concerns in zip(of_cluster, concerning, strict=True) if concerns or reference(row) in causes]
+    return [row for row, concerns in zip(of_cluster, concerning, strict=True) if concerns or reference(row) in causes]
+
+
+def _since(rows: list[Row]) -> datetime | None:
+    """Begin of the first open verdict, or else of the latest one."""
     since = min((row["opened_at"] for row in rows if row["state"] == "open"), default=None)
-    since = since or max((row["opened_at"] for row in rows), default=None)
-    (figures,) = over_time(store, [Asked(subject, begin, since)])
+    return since or max((row["opened_at"] for row in rows), default=None)
+
+
+def _explained(subject: Subject, rows: list[Row], figures: OverTime, judged_by: Memory, rules: Rules) -> Explanation:
     clients = subject.clients.sort_by([("last_seen", "descending")])
     sampled = {"group-offsets": {f"{subject.cluster_id}\x1f{subject.name}": [figures.trend, 0, 1]}}
     names = {*zip(*(clients[name].to_pylist() for name in ("cluster_id", "client_id")), strict=True)}
@@ -134,6 +151,7 @@ def _explained(
         versions=_versions(clients),
         instances=clients.slice(0, MOST_LISTED).to_pylist() if is_of_clients else [],
         instance_count=clients.num_rows,
+        looked_at=subject.looked_at,
         fine=sorted({row["verdict"] for row in covered} - told) if is_covered else [],
         coverage=not_judged if is_covered else None,
     )

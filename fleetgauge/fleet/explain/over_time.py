@@ -1,7 +1,6 @@
 """The figures of a subject by window, beside those of its peers, from the wide rows of a few client instances.
 
-The ids of instances are random and the rows lie in their order. So those that follow in that order are a fair sample,
-and are read with few row groups.
+As in `explain.links`, instances whose ids follow one another are read with few row groups.
 """
 
 from bisect import bisect
@@ -13,16 +12,15 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from fleetgauge.fleet.arrow import Table, pa, pc, to_list
+from fleetgauge.fleet.explain.links import MOST_INSTANCES, LookedAt
 from fleetgauge.fleet.explain.subjects import Subject
 from fleetgauge.fleet.measures.rows import Numbers, filled, one
 from fleetgauge.fleet.pipeline.by_window import judged_rows
 from fleetgauge.fleet.pipeline.spans import micros_of
 from fleetgauge.fleet.tables import catalog
+from fleetgauge.fleet.tables.log import Snapshot
 from fleetgauge.fleet.tables.store import Store
-from fleetgauge.verdicts.window import MEASURES, medians
-
-MOST_INSTANCES: Final = 40
-"""Most instances whose rows are read, of a subject and of its peers."""
+from fleetgauge.verdicts.window import COLUMNS, MEASURES, medians
 
 _LEAST_PEERS: Final = 8
 _MOST_WINDOWS: Final = 300
@@ -34,6 +32,8 @@ _FEW_WINDOWS: Final = 12
 _TIME: Final = catalog.WINDOWS.schema.field("window_start").type
 _LATENCY: Final = "request_latency_avg_ms"
 _PUSHES: Final = "pushes"
+_OF_LINKS: Final = frozenset(("window_s", _LATENCY))
+"""Columns that the figures of a node or path are of, beside the keys of rows."""
 
 
 class _Figure(NamedTuple):
@@ -117,7 +117,8 @@ class OverTime:
         sampled: number of its instances that were read.
         peers_are: description of the peers.
         series: those that are known.
-        sent: `<library> <column>` for each column that its instances sent.
+        sent: `<library> <column>` for each column that its instances sent; none of a node or path, whose latencies
+            alone are read.
         trend: of its group in the last window, by samples of its offsets; None without these.
     """
 
@@ -148,7 +149,11 @@ class Asked(NamedTuple):
 
 
 def over_time(
-    store: Store, asked: Sequence[Asked], most: int = MOST_INSTANCES, of_large: Collection[str] | None = None
+    store: Store,
+    asked: Sequence[Asked],
+    most: int = MOST_INSTANCES,
+    of_large: Collection[str] | None = None,
+    windows: Snapshot | None = None,
 ) -> list[OverTime]:
     """The figures of several subjects, from one reading of the wide rows.
 
@@ -157,6 +162,7 @@ def over_time(
         asked: one at least.
         most: instances whose rows are read, of each and of its peers.
         of_large: the only metrics that are read of a large fleet; None reads all.
+        windows: WINDOWS of the store if they are open already.
     """
     starts, rows_a_window = _starts(store)
     is_large = of_large is not None and rows_a_window > _LARGE
@@ -176,11 +182,15 @@ def over_time(
     where &= pc.field("topic").is_null()
     if any(each.end is not None for each in asked) or len(starts) > most_windows:
         where &= pc.field("window_start").isin(_times(np.unique(np.concatenate(chosen))))
-    read = None if not is_large or of_large is None else {*of_large, _LATENCY}.intersection(MEASURES)
-    rows = judged_rows(store.snapshot(catalog.WINDOWS), where, read).combine_chunks()
+    columns = frozenset(COLUMNS)
+    if all(each.subject.node_id is not None for each in asked):
+        columns = _OF_LINKS
+    elif is_large and of_large is not None:
+        columns -= frozenset(MEASURES) - {*of_large, _LATENCY}
+    rows = judged_rows(windows or store.snapshot(catalog.WINDOWS), where, columns).combine_chunks()
     return [
-        _figures(each, sample, windows, rows, _trends(store, each, windows))
-        for each, sample, windows in zip(asked, samples, map(_times, chosen), strict=True)
+        _figures(each, sample, times, rows, _trends(store, each, times))
+        for each, sample, times in zip(asked, samples, map(_times, chosen), strict=True)
     ]
 
 
@@ -221,14 +231,18 @@ class _Sample(NamedTuple):
     total: int
     peers: list[str]
     peers_are: str
+    looked_at: LookedAt | None = None
 
     @classmethod
     def of(cls, subject: Subject, clients: Table, most: int) -> "_Sample":
-        """A sample: the subject's instances seen last, and the peers whose ids come next."""
+        """A sample: the subject's instances seen last, or of many live ones those whose ids come first; and the peers
+        whose ids come next.
+        """
         own = to_list(subject.clients.sort_by([("last_seen", "descending")])["client_instance_id"])
-        chosen = own[:most]
+        live = to_list(subject.clients.filter(pc.equal(subject.clients["state"], "live"))["client_instance_id"])
+        chosen = sorted(live)[:most] if len(live) > most else own[:most]
         if subject.node_id is not None:
-            return cls(chosen, len(own), [], "the other nodes of its clients")
+            return cls(chosen, len(own), [], "the other nodes of its clients", subject.looked_at)
         if not chosen:
             return cls([], 0, [], "none of its clients sends telemetry")
         return cls(chosen, len(own), *_peers(clients, subject, chosen[0], most))
@@ -237,7 +251,8 @@ class _Sample(NamedTuple):
         if not self.own:
             return "the group's offsets at the brokers"
         sampled = f"{len(self.own):,} of {self.total:,}" if self.total > len(self.own) else f"{self.total:,}"
-        return f"the median of its {sampled} instances" if self.total > 1 else "its one instance"
+        text = f"the median of its {sampled} instances" if self.total > 1 else "its one instance"
+        return text if self.looked_at is None else f"{text}, {self.looked_at}"
 
 
 def _peers(clients: Table, subject: Subject, own: str, most: int) -> tuple[list[str], str]:

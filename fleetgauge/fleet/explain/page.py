@@ -97,7 +97,7 @@ def _print_versions(console: Console, explanation: Explanation) -> None:
     if explanation.kind == "version" or not explanation.versions:
         return
     console.print()
-    print_line(console, "Versions", style="bold")
+    print_line(console, "Versions" if explanation.looked_at is None else "Versions of those found", style="bold")
     for version in explanation.versions:
         counts = ", ".join(f"{count:,} {state}" for state, count in version["instances"].items())
         print_line(console, f"{version['software']}, {version['library'] or 'unknown library'}: {counts}", 2)

@@ -4,14 +4,13 @@ import difflib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Final
 
 from fleetgauge.fleet.arrow import Table, pc, to_list
 from fleetgauge.fleet.errors import FleetError
+from fleetgauge.fleet.explain.links import Known, LookedAt, by_cluster, linked, linked_of_client
 from fleetgauge.fleet.source.selection import SelectionError, parse_instance_ids
 from fleetgauge.fleet.tables import catalog
-from fleetgauge.fleet.tables.store import Store
 
 KINDS: Final = ("client", "instance", "group", "node", "path", "version")
 _MOST_NAMES: Final = 5
@@ -38,6 +37,7 @@ class Subject:
         cluster_id: its cluster.
         clients: `CLIENT_COLUMNS` of its instances; of a node, of those that have links to it.
         node_id: of a node or path.
+        looked_at: the instances that `clients` of a node are among, in a large fleet; None is all.
     """
 
     kind: str
@@ -45,17 +45,15 @@ class Subject:
     cluster_id: str
     clients: Table
     node_id: int | None = None
+    looked_at: LookedAt | None = None
 
 
-def find(
-    store: Store, text: str, begin: datetime, kind: str | None = None, cluster_id: str | None = None
-) -> list[Subject]:
+def find(known: Known, text: str, kind: str | None = None, cluster_id: str | None = None) -> list[Subject]:
     """The subjects of that name, at least one, in the order of their kinds and clusters.
 
     Args:
-        store: the tables.
+        known: the tables.
         text: a name; a kind before it (`node 3`) counts as `kind`.
-        begin: links to nodes count from then on.
         kind: only of this one.
         cluster_id: only in this one.
 
@@ -66,68 +64,58 @@ def find(
     if kind is None and rest and first in KINDS:
         kind, text = first, rest
     name = text.strip()
-    clients = store.snapshot(catalog.CLIENTS).table(CLIENT_COLUMNS)
+    clients = known.store.snapshot(catalog.CLIENTS).table(CLIENT_COLUMNS)
     if cluster_id is not None:
         clients = clients.filter(pc.equal(clients["cluster_id"], cluster_id))
     subjects = [
         subject
         for each in (KINDS if kind is None else (kind,))
-        for subject in sorted(_of_kind(store, clients, each, name, begin), key=lambda subject: subject.cluster_id)
+        for subject in sorted(_of_kind(known, clients, each, name), key=lambda subject: subject.cluster_id)
     ]
     if not subjects:
         raise UnknownSubjectError(_unknown(clients, name, kind))
     return subjects
 
 
-def _of_kind(store: Store, clients: Table, kind: str, name: str, begin: datetime) -> Iterator[Subject]:
+def _of_kind(known: Known, clients: Table, kind: str, name: str) -> Iterator[Subject]:
     if kind in ("node", "path"):
-        yield from _of_nodes(store, clients, kind, name, begin)
+        yield from _of_nodes(known, clients, kind, name)
         return
     if kind == "instance":
         try:
             (name,) = parse_instance_ids([name])
         except SelectionError:
             return
-    own_of = dict(_by_cluster(clients.filter(pc.equal(_names(clients, kind), name))))
-    for cluster_id in {*own_of, *_clusters_without_telemetry(store, kind, name, begin)}:
+    own_of = dict(by_cluster(clients.filter(pc.equal(_names(clients, kind), name))))
+    for cluster_id in {*own_of, *_clusters_without_telemetry(known, kind, name)}:
         own = own_of.get(cluster_id, clients.schema.empty_table())
         yield Subject(kind=kind, name=name, cluster_id=cluster_id, clients=own)
 
 
-def _clusters_without_telemetry(store: Store, kind: str, name: str, begin: datetime) -> Iterator[str]:
+def _clusters_without_telemetry(known: Known, kind: str, name: str) -> Iterator[str]:
     """The clusters that a group was sampled in, or a client or group counted by a gateway."""
     tables = {
         "client": ("client_id", [catalog.TRAFFIC]),
         "group": ("group_id", [catalog.TRAFFIC, catalog.GROUP_TRENDS]),
     }
     column, of_kind = tables.get(kind, ("", []))
-    where = (pc.field(column) == name) & (pc.field("window_start") >= begin)
+    where = (pc.field(column) == name) & (pc.field("window_start") >= known.begin)
     for table in of_kind:
-        if store.has(table):
-            yield from to_list(store.snapshot(table).table(("cluster_id",), where)["cluster_id"].unique())
+        if known.store.has(table):
+            yield from to_list(known.store.snapshot(table).table(("cluster_id",), where)["cluster_id"].unique())
 
 
-def _of_nodes(store: Store, clients: Table, kind: str, name: str, begin: datetime) -> Iterator[Subject]:
+def _of_nodes(known: Known, clients: Table, kind: str, name: str) -> Iterator[Subject]:
     """Nodes that clients have links to; a path is the link of one client id to a node."""
     client_id, _, node = name.rpartition(_PATH)
     if not re.fullmatch(r"[0-9]{1,9}", node) or (kind == "path") != bool(client_id):
         return
-    where = (pc.field("node_id") == int(node)) & (pc.field("window_start") >= begin)
     if client_id:
-        clients = clients.filter(pc.equal(clients["client_id"], client_id))
-        where &= pc.field("client_instance_id").isin(clients["client_instance_id"].unique())
-    links = store.snapshot(catalog.WINDOWS).table(("cluster_id", "client_instance_id"), where)
-    for cluster_id, linked in _by_cluster(links):
-        ids = linked["client_instance_id"].unique()
-        of_cluster = pc.equal(clients["cluster_id"], cluster_id)
-        own = clients.filter(pc.and_(of_cluster, pc.is_in(clients["client_instance_id"], value_set=ids)))
-        if own.num_rows:
-            yield Subject(kind=kind, name=name, cluster_id=cluster_id, clients=own, node_id=int(node))
-
-
-def _by_cluster(rows: Table) -> Iterator[tuple[str, Table]]:
-    for cluster_id in to_list(rows["cluster_id"].unique()):
-        yield cluster_id, rows.filter(pc.equal(rows["cluster_id"], cluster_id))
+        found = linked_of_client(known, clients.filter(pc.equal(clients["client_id"], client_id)), int(node))
+    else:
+        found = linked(known, clients, int(node))
+    for cluster_id, own, looked_at in found:
+        yield Subject(kind=kind, name=name, cluster_id=cluster_id, clients=own, node_id=int(node), looked_at=looked_at)
 
 
 def _names(clients: Table, kind: str) -> Any:

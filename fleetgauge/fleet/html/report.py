@@ -13,7 +13,7 @@ from fleetgauge.fleet.html import sections, words
 from fleetgauge.fleet.html.chart import Chart
 from fleetgauge.fleet.html.heat import HeatMap, heat_map
 from fleetgauge.fleet.html.problems import MOST_PLOTTED, Problem, all_charts, problem_of, problems
-from fleetgauge.fleet.pipeline.of_verdicts import latest_memory
+from fleetgauge.fleet.pipeline.memories import latest_memory
 from fleetgauge.fleet.pipeline.spans import from_micros
 from fleetgauge.fleet.source.selection import parse_time
 from fleetgauge.fleet.tables import catalog

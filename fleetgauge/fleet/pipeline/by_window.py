@@ -16,7 +16,7 @@ from fleetgauge.fleet import shards
 from fleetgauge.fleet.arrow import Table, conformed, pa, pc
 from fleetgauge.fleet.measures.catalogue import LAG_RECORDS
 from fleetgauge.fleet.measures.merge import are_merged, merge
-from fleetgauge.fleet.measures.rows import KEY, LAG_COLUMNS, ROWS, one
+from fleetgauge.fleet.measures.rows import IDENTITY, KEY, LAG_COLUMNS, ROWS, one
 from fleetgauge.fleet.measures.values import Wide
 from fleetgauge.fleet.pipeline.spans import Span, rows_within, within
 from fleetgauge.fleet.tables.log import Snapshot
@@ -28,42 +28,44 @@ ROWS_IN_MEMORY: Final = 200_000
 """Rows of `windows` that are read at once without a temporary file; about 1 kB each."""
 
 
-def _sources(measures: Collection[str] = MEASURES) -> tuple[str, ...]:
-    """Columns of ROWS that the judge's columns are computed from."""
-    names = {"date", *KEY, "seen_push_id", "group_id_at", *measures}
-    names |= {name for name in COLUMNS if name not in MEASURES}
-    if LAG_RECORDS in measures:
+def _sources(columns: Collection[str]) -> tuple[str, ...]:
+    """Columns of ROWS that some of the judge's columns are computed from."""
+    names = {"date", *KEY, *columns}
+    if not names.isdisjoint(IDENTITY):
+        names.add("seen_push_id")
+    if LAG_RECORDS in columns:
         names |= set(LAG_COLUMNS)
-    for name in measures:
+    for name in columns:
         names |= {f"{name}_sum", f"{name}_count", f"{name}_at"}
     return tuple(name for name in ROWS.names if name in names)
 
 
-SOURCES: Final = _sources()
+SOURCES: Final = _sources(COLUMNS)
 """The columns of ROWS that `judged_of` reads."""
 _SOURCES: Final = pa.schema([ROWS.field(name) for name in SOURCES])
+_NUMBER: Final = pa.float64()
 
 
-def judged_rows(rows: Snapshot, where: Any, measures: Collection[str] | None = None) -> Table:
+def judged_rows(rows: Snapshot, where: Any, columns: Collection[str] = COLUMNS) -> Table:
     """`verdicts.window.COLUMNS` of the rows of WINDOWS that meet a `pyarrow.compute.Expression`.
 
     Args:
         rows: the table.
         where: the condition.
-        measures: those that are read, the others are null; None reads all.
+        columns: those that are read beside KEY; the others are null.
     """
-    return judged_of(rows.table(SOURCES if measures is None else _sources(measures), where))
+    return judged_of(rows.table(_sources(columns), where), columns)
 
 
-def judged_of(partials: Table) -> Table:
-    """Partial ROWS -> `verdicts.window.COLUMNS`; missing columns count as null."""
+def judged_of(partials: Table, columns: Collection[str] = COLUMNS) -> Table:
+    """Partial ROWS -> `verdicts.window.COLUMNS`; missing columns count as null, as do measures that are not named."""
     column_of = {name: one(partials[name]) for name in partials.schema.names}
     is_merged = are_merged(column_of)  # as mostly: then the columns that are not read need not be made
     rows = conformed(_SOURCES if is_merged else ROWS, column_of, partials.num_rows)
     given = Wide(rows if is_merged else merge([rows]))
-    columns: dict[str, Any] = {name: given.rows[name] for name in COLUMNS if name not in MEASURES}
-    columns |= {name: given.value(name) for name in MEASURES}
-    return pa.table(columns)
+    judged: dict[str, Any] = {name: given.rows[name] for name in COLUMNS if name not in MEASURES}
+    judged |= {name: given.value(name) if name in columns else pa.nulls(len(given), _NUMBER) for name in MEASURES}
+    return pa.table(judged)
 
 
 @contextmanager

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from fleetgauge.fleet.arrow import Table, pa, pc, to_list
+from fleetgauge.fleet.arrow import Table, pa, pc
 from fleetgauge.fleet.engines.engine import Engine
-from fleetgauge.fleet.errors import TableError
 from fleetgauge.fleet.pipeline.by_window import ROWS_IN_MEMORY, Files, by_window
+from fleetgauge.fleet.pipeline.memories import RULES, signature_of
 from fleetgauge.fleet.pipeline.of_windows import Target
 from fleetgauge.fleet.pipeline.spans import EPOCH, Span, micros_of, within
 from fleetgauge.fleet.tables import catalog
@@ -23,12 +23,11 @@ from fleetgauge.fleet.tables.log import Snapshot
 from fleetgauge.fleet.tables.parquet_files import WriteFiles
 from fleetgauge.fleet.tables.store import Store
 from fleetgauge.fleet.tables.written_file import WrittenFile
-from fleetgauge.verdicts.errors import RulesError
 from fleetgauge.verdicts.judge import judge
-from fleetgauge.verdicts.memory import FORM, Memory
+from fleetgauge.verdicts.memory import Memory
 from fleetgauge.verdicts.notes import client_columns
 from fleetgauge.verdicts.rows import ranked
-from fleetgauge.verdicts.rules import Rules, as_toml, default_rules, parse_rules
+from fleetgauge.verdicts.rules import Rules, as_toml
 from fleetgauge.verdicts.witnesses.offsets import COLUMNS as OFFSETS_COLUMNS
 from fleetgauge.verdicts.witnesses.offsets import LOOKBACK_S, Samples
 from fleetgauge.verdicts.witnesses.points import COLUMNS as POINT_COLUMNS
@@ -40,9 +39,6 @@ _HOURS_KEPT: Final = 2
 _DAYS_KEPT: Final = 7
 _ROWS_AT_ONCE: Final = 5_000_000
 """Wide rows of the hours that `by_window` reads together; at least one hour."""
-_RULES: Final = "rules"
-"""Key of the rule file with all rules, beside the parts of a memory."""
-
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 """Parameters of mallopt(3), from `malloc.h`."""
 _KEPT_BYTES: Final = 256 * 1024 * 1024
@@ -61,36 +57,6 @@ def keep_freed_memory() -> None:
         libc.mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
         libc.mallopt(_M_MMAP_THRESHOLD, _MOST_MMAP_THRESHOLD)
         libc.mallopt(_M_ARENA_MAX, 1)  # arenas of further threads return their memory nevertheless
-
-
-def latest_memory(store: Store) -> tuple[Memory, Rules]:
-    """The latest memory of the judge, and its rules; empty if it never judged, or if the memory has another release's
-    form.
-    """
-    kept = [row for row in store.rows(catalog.JUDGED) if row["signature"].startswith(f"{FORM} ")]
-    latest = max(kept, key=lambda row: row["judged_to"], default=None)
-    if latest is None:
-        return Memory(), default_rules()
-    parts = dict(latest["memory"])
-    name = "the rules that the tables were judged by (fleet run --rebuild judges anew)"
-    try:
-        return Memory.of(parts), parse_rules(parts[_RULES].decode(), name, of_any_release=True)
-    except RulesError as error:
-        raise TableError(str(error)) from error
-
-
-def are_by_other_rules(store: Store, rules: Rules, window_s: int) -> bool:
-    """True if the verdicts on windows of this length were given by other rules, or by a release whose memory has
-    another form.
-    """
-    if not store.has(catalog.JUDGED):
-        return False
-    signatures = set(to_list(store.log(catalog.JUDGED).rows(["signature"])["signature"]))
-    return _signature(rules, window_s) not in signatures and any(each.endswith(f" {window_s}") for each in signatures)
-
-
-def _signature(rules: Rules, window_s: int) -> str:
-    return f"{FORM} {rules.digest} {window_s}"
 
 
 def replace_verdicts(
@@ -112,7 +78,7 @@ def replace_verdicts(
     limit = None if judged_to is None else judged_to - (judged_to - EPOCH) % timedelta(seconds=window_s)
     wide = store.files(catalog.WINDOWS)
     files = wide + _sample_files(store) + store.files(catalog.TRAFFIC)
-    signature = _signature(rules, window_s)
+    signature = signature_of(rules, window_s)
     after = _judged_before(store, signature, spans[0][0])
     if limit is not None and after is not None and after >= limit:
         return False  # what changed is of windows that are left for later
@@ -190,8 +156,8 @@ class _Judge:
         for span in _together(hours, self.rows, at_once):
             trends.append(self._judged(span, clients, memory))
             if _stays(span[1], hours[-1][1]):
-                parts = memory.parts() | {_RULES: as_toml(self.rules).encode()}
-                signature = _signature(self.rules, self.window_s)
+                parts = memory.parts() | {RULES: as_toml(self.rules).encode()}
+                signature = signature_of(self.rules, self.window_s)
                 kept.append({"judged_to": span[1], "signature": signature, "memory": list(parts.items())})
         kept = [each for each in kept if not hours or _stays(each["judged_to"], hours[-1][1])]
         written = _written(self.write[catalog.VERDICTS.name], ranked(memory, self.rules))
@@ -202,7 +168,7 @@ class _Judge:
         """Memories up to the one to go on from, which is the last."""
         if self.after is None:
             return []
-        is_kept = pc.field("signature") == _signature(self.rules, self.window_s)
+        is_kept = pc.field("signature") == signature_of(self.rules, self.window_s)
         is_kept &= pc.field("judged_to") <= self.after
         rows = self.tables[catalog.JUDGED.name].table(catalog.JUDGED.schema.names, is_kept)
         kept: list[dict[str, Any]] = rows.sort_by("judged_to").to_pylist()

@@ -21,7 +21,8 @@ from fleetgauge.fleet.pipeline.answers import Answers
 from fleetgauge.fleet.pipeline.batch import BatchReport, BatchWriter
 from fleetgauge.fleet.pipeline.folders import KnownFolders
 from fleetgauge.fleet.pipeline.ledger import Ledger, Plan, cut_off
-from fleetgauge.fleet.pipeline.of_verdicts import are_by_other_rules, replace_verdicts
+from fleetgauge.fleet.pipeline.memories import are_by_other_rules
+from fleetgauge.fleet.pipeline.of_verdicts import replace_verdicts
 from fleetgauge.fleet.pipeline.progress import RunProgress
 from fleetgauge.fleet.pipeline.report import RunReport, Size
 from fleetgauge.fleet.pipeline.side_rows import SAMPLES, TRAFFIC, SideReport, SideRows, SideRowsWriter

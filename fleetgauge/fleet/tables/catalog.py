@@ -65,12 +65,17 @@ class Table:
         return self.layer != "state" or self.name == "windows"
 
     @property
+    def properties(self) -> dict[str, str]:
+        """Properties in its log."""
+        return {_STATISTICS: ",".join(self.indexed)}
+
+    @property
     def layout(self) -> Layout:
         """Layout of a new table."""
         described = self.schema.names if self.is_public else ()
         return Layout(
             partition_by=(DATE,) if self.dated else (),
-            properties={_STATISTICS: ",".join(self.indexed)},
+            properties=self.properties,
             description=description_of(self.name) if self.is_public else None,
             comments={name: comment_of(self.name, name) for name in described},
         )
@@ -195,7 +200,10 @@ JUDGED_SCHEMA: Final = schemas.schema_of(
 `signature`, the rules and the length of the windows.
 """
 
-JUDGED: Final = Table("judged", "state", JUDGED_SCHEMA)
+JUDGED: Final = Table(
+    "judged", "state", JUDGED_SCHEMA, statistics_of=("judged_to",), limits=FileLimits(row_group_rows=1)
+)
+"""A memory has tens of megabytes: a row group each, so that the latest is read alone."""
 
 DELIVERED_SCHEMA: Final = schemas.schema_of(
     *typed(pa.string(), "destination", "id", "verdict"),

@@ -44,7 +44,7 @@ class Store:
         log = self.log(table)
         if table.name not in self._known and log.exists():
             log.check_columns(table.schema, table.retired)
-            log.set_properties(table.layout.properties)
+            log.set_properties(table.properties)
             self._known.add(table.name)
         return table.name in self._known
 

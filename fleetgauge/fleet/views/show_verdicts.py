@@ -9,7 +9,7 @@ from rich.console import Console
 
 from fleetgauge.fleet.arrow import pa, pc, to_list
 from fleetgauge.fleet.fleet import Fleet
-from fleetgauge.fleet.pipeline.of_verdicts import latest_memory
+from fleetgauge.fleet.pipeline.memories import latest_memory
 from fleetgauge.fleet.report.output import table_answer
 from fleetgauge.fleet.report.tables import TableForm, number_text, time_text
 from fleetgauge.fleet.tables import catalog

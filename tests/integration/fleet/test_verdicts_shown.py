@@ -12,7 +12,8 @@ from typer.testing import CliRunner, Result
 
 from fleetgauge.cli.fleet.app import app
 from fleetgauge.fleet.engines.engine import InProcess
-from fleetgauge.fleet.pipeline.of_verdicts import are_by_other_rules, replace_verdicts
+from fleetgauge.fleet.pipeline.memories import are_by_other_rules
+from fleetgauge.fleet.pipeline.of_verdicts import replace_verdicts
 from fleetgauge.fleet.tables.catalog import Table
 from fleetgauge.fleet.tables.store import Store
 from fleetgauge.testkit.simulate.plan import BEGIN
