@@ -20,7 +20,7 @@ the expected one after about 14 hours."""
 _MOST_NOISE: Final = float(np.log(2))
 """Most that a value counts for in the noise (log): a fault raises it by 0.01 in five minutes."""
 
-FORM: Final = 12
+FORM: Final = 13
 """Version of `Memory.parts`, to be raised with each change of them: windows of another version are judged again."""
 
 DAY_US: Final = 86_400_000_000
@@ -378,7 +378,7 @@ class Memory:
 
     def _rename(self, new: Mapping[str, Numbers]) -> None:
         """Gives histories, facts and cases the new numbers of their subjects."""
-        of_clients = "queue", "idle", "commit_latency_avg_ms", "fetch_latency_avg_ms"
+        of_clients = "queue", "idle", "commit_latency_avg_ms", "commit_share", "fetch_latency_avg_ms"
         for name, kind in (("lag", "instance"), ("lag trend", "group"), *((name, "client") for name in of_clients)):
             history = self.history(name)
             history.rename(new[kind][history.keys])

@@ -35,8 +35,8 @@ MEASURES: Final = (
     "produce_throttled", "fetch_throttle_avg_ms", "fetch_throttle_max_ms", "fetch_throttled", "lag_records",
     "records_consumed", "fetch_rate_per_s", "fetch_size_avg_bytes", "fetch_latency_avg_ms", "poll_idle_ratio_avg",
     "last_poll_seconds_ago", "time_between_poll_avg_ms", "time_between_poll_max_ms", "network_thread_poll_avg_ms",
-    "commits", "commit_latency_avg_ms", "assigned_partitions", "rebalances", "rebalance_latency_total_ms",
-    "rebalance_latency_avg_ms", "clock_skew_min_ms", "clock_skew_max_ms",
+    "commits", "commit_latency_avg_ms", "commit_latency_max_ms", "assigned_partitions", "rebalances",
+    "rebalance_latency_total_ms", "rebalance_latency_avg_ms", "clock_skew_min_ms", "clock_skew_max_ms",
 )  # fmt: skip
 _NUMBERS: Final = ("push_interval_ms", "pushes")
 _READ_LATER: Final = ("client_id", "principal", "seen_at")

@@ -123,7 +123,7 @@ def _deploy_regression(window: Window, memory: Memory, figures: Figures) -> Find
         Threshold(
             metric="commit_latency_avg_ms", unit="ms", expected=commits_ms, observed=commits.of_clients_ms,
             bound=np.maximum(factor * commits_ms, commits_ms + figures.of["slow-client"]["least_ms"]),
-            says="offset commits of {subject} take {observed} (before {expected}) since its deploy at {at}{change}",
+            says="{called} of {subject} take {observed} (before {expected}) since its deploy at {at}{change}",
         ),
         Threshold(
             metric="records_consumed", unit="records per s", is_upper=False, observed=reads, expected=before["read"],
@@ -136,7 +136,7 @@ def _deploy_regression(window: Window, memory: Memory, figures: Figures) -> Find
     may_begin = (window.begin_us < shows_us) | np.isin(clients.codes, memory.codes("deploy-regression"))
     judged = (age_s >= figures["young_s"]) & (age_s < figures["within_s"]) & may_begin
     bad = judged & np.logical_or.reduce([test.is_known & test.is_bad for test in tests])
-    more = _words(window, memory, deploys, bad, by_client.medians(latency.own))
+    more = _words(window, memory, deploys, bad, by_client.medians(latency.own)) | {"called": commits.called}
     return of_subjects(
         clients,
         [replace(test, more=more) for test in tests],

@@ -282,6 +282,25 @@ def test_a_consumer_is_judged_by_its_commits_and_by_what_it_reads_while_its_lag_
     }
 
 
+@pytest.mark.parametrize(("share", "is_found"), [(17.0, True), (1.0, False)])
+def test_commits_of_franz_go_are_worse_if_their_share_of_the_time_and_the_longest_are(
+    share: float, is_found: bool
+) -> None:
+    """Its average is the sum of times by the push interval: 0.0007 before the deploy, and 0.012 since."""
+
+    def rows(number: int) -> list[Row]:
+        is_new = number >= DEPLOY
+        commits = {
+            "commit_latency_avg_ms": 0.0007 * (share if is_new else 1.0),
+            "commit_latency_max_ms": 100.0 if is_new else 6.0,
+        }
+        return [client("reader", f"reader-{is_new}", dialect="franz-go", **commits), *peers()]
+
+    found = [row for row in Judged().windows(DEPLOY + 8, rows).rows if row["verdict"] == "deploy-regression"]
+    assert bool(found) is is_found
+    assert all(row["why"].startswith("the longest offset commits of reader take 100 ms (before 6 ms)") for row in found)
+
+
 def test_what_was_well_in_the_first_quarter_of_an_hour_is_no_regression() -> None:
     """Records fail from 25 minutes after the deploy on."""
     found = Judged().windows(
