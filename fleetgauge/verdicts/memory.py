@@ -64,7 +64,8 @@ class History:
     def learn(self, keys: Numbers, values: Numbers, covered_s: Numbers | int, least_s: float) -> None:
         """Updates the means of distinct keys by values that cover `covered_s` each [s]; NaN is ignored.
 
-        Until `least_s` was seen outliers count in full, too.
+        Until `least_s` was seen low outliers count in full, since a start is slow. High ones do not: of 2.7, 2.9 and
+        15.8 ms, 3.2 ms are usual, not 5.2.
         """
         has = ~np.isnan(values)
         at, is_known = (each[has] for each in self._find(keys))
@@ -76,11 +77,13 @@ class History:
         else:
             new_s = np.full(np.count_nonzero(~is_known), float(covered_s))
         step, seen_s = values[is_known] - self._mean[old], self._seconds[old]
-        is_usual = (seen_s < least_s) | (np.abs(step) < _MOST)
+        is_new = seen_s < least_s
+        is_usual = is_new | (np.abs(step) < _MOST)
         weight = np.maximum(np.where(is_usual, own_s / (seen_s + own_s), 0.0), np.minimum(own_s / _SETTLES_S, 1.0))
         distance = np.minimum(np.abs(step), _MOST_NOISE)
         self._noise[old] += weight * (np.where(seen_s > own_s, distance, 0.0) - self._noise[old])
-        self._mean[old] += weight * np.where(is_usual, step, np.clip(step, -_MOST, _MOST))
+        least = np.where(is_new, -np.inf, -_MOST)
+        self._mean[old] += weight * np.clip(step, least, _MOST)
         self._seconds[old] += own_s
         self._add(keys[~is_known], values[~is_known], new_s)
 

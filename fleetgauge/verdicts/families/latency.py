@@ -124,6 +124,9 @@ def _slow_client(window: Window, memory: Memory, figures: Figures) -> Finding | 
     if figures.is_on("by_peers"):
         value = np.maximum(parts.value, parts.wait)
         peers = beside_peers(window, paths.by_path.of, series, paths.by_node.of, value, figures)
+        # As far away as it was before: noise of that is no reason to begin or to end a hint.
+        is_as_before = peers.may_be_far & (effect < ALIKE)
+        peers.effect[is_as_before & (peers.effect > 0)] = np.nan
         tests.append(
             _test(
                 peers.expected, peers.effect, figures["factor"], figures["least_ms"],
@@ -352,6 +355,7 @@ def _slow_path(window: Window, memory: Memory, figures: Figures) -> Finding | No
     common = parts.own - parts.path_part
     # A producer of franz-go with more busy time may be slow there, too, though its longest requests do not show it.
     is_clean = (parts.own - parts.node_part < ALIKE) & ~np.isnan(parts.own) & ~(parts.busier >= ALIKE)
+    is_clean &= ~parts.is_hidden
     clean = np.bincount(series[is_clean], minlength=len(sizes) + 1)[series]
     test = _test(
         parts.expected + common, parts.path_part, figures["factor"], figures["least_ms"],

@@ -69,6 +69,7 @@ class Parts:
         node_effect: of each node, less what all nodes of its cluster have in common.
         node_delay_ms: delay of each node for most clients.
         noise: of each path, over five minutes (log).
+        is_hidden: see `_is_hidden`.
     """
 
     link_value: Numbers
@@ -84,6 +85,7 @@ class Parts:
     node_effect: Numbers
     node_delay_ms: Numbers
     noise: Numbers
+    is_hidden: Numbers
 
 
 def parts_of(window: Window, memory: Memory, figures: Figures) -> Parts:
@@ -129,11 +131,13 @@ def _parts(window: Window, memory: Memory, figures: Figures) -> Parts:
     )
     own = np.maximum(value, wait) - np.maximum(before, wait)
     common = _part_of(np.fmax(node_effect, 0)[at], node_delay_ms[at], own, before, is_longest)
-    own_client = by_series.medians(own - common, low=True)
-    extra_ms = to_ms(before + own) - before_ms - node_delay_ms[at]
+    longer_ms = to_ms(before + own) - before_ms
+    is_hidden = _is_hidden(paths, own - common, longer_ms, before_ms, node_effect, node_delay_ms)
+    own_client = _of_client(own - common, is_hidden, by_series)
+    extra_ms = longer_ms - node_delay_ms[at]
     followed = _by_followers(paths, own_client, own - common, extra_ms, before, node_effect)
     common += followed[by_series.of]
-    own_client = by_series.medians(own - common, low=True)
+    own_client = _of_client(own - common, is_hidden, by_series)
     path_part, busier = own - common - np.fmax(own_client, 0)[by_series.of], np.full(len(own), np.nan)
     if excess is not None:
         rest = _within_measures(excess, paths, np.fmax(node_effect, 0), followed)
@@ -142,7 +146,7 @@ def _parts(window: Window, memory: Memory, figures: Figures) -> Parts:
         is_slow = node_effect > np.log(figures["factor"])
         is_apart = ~np.isnan(busier) & ~is_slow[at]
         common = np.where(is_apart, own - rest.both(), common)
-        own_client = by_series.medians(own - common, low=True)
+        own_client = _of_client(own - common, is_hidden, by_series)
         # Load raises the busy time of all paths of a client: what they share is no path's.
         of_client = (np.fmax(each, 0)[by_series.of] for each in rest.of_series(by_series))
         alone = rest.without(*of_client).both()
@@ -154,8 +158,38 @@ def _parts(window: Window, memory: Memory, figures: Figures) -> Parts:
         client_part=own_client[by_series.of], path_part=path_part, wait=wait, own=own, busier=busier,
         is_telling=is_telling,
         node_effect=_less_common(node_effect, paths.cluster, figures["least_nodes"]), node_delay_ms=node_delay_ms,
-        noise=noise,
+        noise=noise, is_hidden=is_hidden,
     )  # fmt: skip
+
+
+def _of_client(rest: Numbers, is_hidden: Numbers, by_series: Groups) -> Numbers:
+    """Excess that the paths of each series have in common beside that of their nodes (log)."""
+    return by_series.medians(np.where(is_hidden, np.nan, rest), low=True)
+
+
+def _is_hidden(
+    paths: Paths, rest: Numbers, longer_ms: Numbers, usual_ms: Numbers, node_effect: Numbers, node_delay_ms: Numbers
+) -> Numbers:
+    """True for paths to a slow broker that are as slow as it, and at which no delay of the client would show.
+
+    A client waits 17 ms longer at one of two brokers, while the other takes 240 ms for all: 257 ms beside 240 are
+    alike, so that the second path proves neither that the client is slow nor that it is not.
+
+    Args:
+        paths: of the window.
+        rest: excess of each path without its node's part (log).
+        longer_ms: excess of each path over its history.
+        usual_ms: its usual latency.
+        node_effect: of each node (log).
+        node_delay_ms: of each node.
+    """
+    series, at = paths.by_series.of, paths.by_node.of
+    is_slow = (node_effect > ALIKE)[at] & (rest < ALIKE)
+    most_ms = np.zeros(len(paths.by_series))
+    np.maximum.at(most_ms, series, np.where(is_slow, 0.0, np.fmax(longer_ms, 0.0)))
+    most_ms, base_ms = most_ms[series], usual_ms + np.fmax(node_delay_ms, 0.0)[at]
+    hidden: Numbers = is_slow & (most_ms > 0) & (np.log1p(base_ms + most_ms) - np.log1p(base_ms) < ALIKE)
+    return hidden
 
 
 def of_five_minutes(window: Window) -> float:

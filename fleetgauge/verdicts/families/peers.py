@@ -12,7 +12,7 @@ import numpy as np
 
 from fleetgauge.verdicts.arrow import Array, Numbers, as_numpy, pa, pc
 from fleetgauge.verdicts.rules import Figures
-from fleetgauge.verdicts.window import Groups, Window, medians, numbered
+from fleetgauge.verdicts.window import FRANZ_GO, Groups, Window, medians, numbered
 
 _LEAST_CLIENTS: Final = 3
 """Least number of other client ids among peers: one or two may differ for reasons of their own."""
@@ -140,7 +140,9 @@ def beside_peers(
         if wanted.any():
             _compare(series, at, value, group, wanted, figures, result)
     outliers = np.flatnonzero(~np.isnan(result.expected) & (result.effect > 0))
-    is_region = _are_alike(series, value, kind // 4, outliers, count) & result.may_be_far[outliers]
+    # The longest requests of franz-go are no measure of the means of others.
+    measure = kind // 4 * 2 + (kind % 4 == FRANZ_GO + 1)
+    is_region = _are_alike(series, value, measure, outliers, count) & result.may_be_far[outliers]
     result.effect[outliers[is_region]] = 0.0
     return result
 
@@ -224,7 +226,7 @@ def _largest(groups: Numbers, values: Numbers, count: int) -> Numbers:
 
 
 def _are_alike(series: Numbers, value: Numbers, kind: Numbers, outliers: Numbers, count: int) -> Numbers:
-    """True for the outliers that wait about as long as two or more others of their cluster and role."""
+    """True for the outliers that wait about as long as two or more others of their kind."""
     if not len(outliers):
         return np.zeros(0, np.bool_)
     level = medians(series, value, count, low=True)

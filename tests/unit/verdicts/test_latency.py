@@ -677,3 +677,53 @@ def test_a_slow_node_whose_clients_are_consumers_is_judged() -> None:
     assert states_of_node("c", 3, judged.memory, default_rules()) == {"slow-node": None}
     (unknown,) = states_of_node("c", 99, judged.memory, default_rules()).values()
     assert unknown == "no client sent a latency of it"
+
+
+def test_slow_windows_do_not_become_the_history_that_is_just_beginning() -> None:
+    judged = Judged().windows(3, lambda number: fleet(number, {}))
+    judged.windows(6, lambda number: fleet(number, {("app-0", 2): 4.0}))
+    assert judged.found == [("slow-path", "app-0@2", "open")]
+
+
+def test_a_path_to_a_slow_broker_does_not_prove_that_a_client_is_not_slow() -> None:
+    """Of two brokers one takes 240 ms longer for all: 17 ms more of one client do not show there."""
+    nodes = (1, 2)
+
+    def rows(number: int, node_ms: float, own_ms: float) -> list[Row]:
+        return [
+            row
+            for at in range(6)
+            for row in with_links(
+                client(f"app-{at}"),
+                {
+                    node: 4.0 + (at + node + number) % 3 / 4 + node_ms * (node == 2) + own_ms * (at == 0)
+                    for node in nodes
+                },
+            )
+        ]
+
+    judged = Judged().windows(6, lambda number: rows(number, 0.0, 0.0))
+    judged.windows(4, lambda number: rows(number, 240.0, 17.0))
+    assert judged.found == [("slow-node", "2", "open"), ("slow-client", "app-0", "open")]
+
+
+def test_a_far_client_that_is_as_before_is_no_hint_by_a_noisy_window() -> None:
+    """Peers that spread hide it at first; that they come nearer later is nothing that the client does."""
+
+    def rows(number: int, spread: float) -> list[Row]:
+        factors = {f"app-{at}": 1.0 + spread * (at % 5) for at in range(1, 10)} | {"app-0": 8.0}
+        slow = {(name, node): factor for name, factor in factors.items() for node in (1, 2, 3)}
+        return fleet(number, slow, clients=10)
+
+    judged = Judged().windows(6, lambda number: rows(number, 3.0))
+    assert judged.windows(6, lambda number: rows(number, 0.02)).found == []
+
+
+def test_longest_requests_of_franz_go_make_no_region_of_a_slow_client() -> None:
+    def rows(number: int) -> list[Row]:
+        found = fleet(number, of_client("app-0", 3.0), clients=9)
+        for at in range(3):
+            found += of_franz_go(f"go-{at}", dict.fromkeys((1, 2, 3), 1.0), dict.fromkeys((1, 2, 3), 30.0))
+        return found
+
+    assert ("slow-client", "app-0", "open") in Judged().windows(4, rows).found
