@@ -9,13 +9,17 @@ from fleetgauge.verdicts.arrow import Numbers
 from fleetgauge.verdicts.declare import Finding
 from fleetgauge.verdicts.memory import Case, Memory
 from fleetgauge.verdicts.registry import PATHS
-from fleetgauge.verdicts.window import Window, medians, numbered
+from fleetgauge.verdicts.window import PRODUCER, Window, medians, numbered
 
 _LEAST_OTHERS: Final = 3
 """Least number of others as exposed: if fewer show no effect, that proves nothing."""
 
 _MORE_EXPOSED: Final = 3.0
 """Load from which on a subject may be the only one that shows the effect [times the median]."""
+
+_LEAST_IN_FLIGHT: Final = 0.75
+"""Requests in flight to a broker, on average, below which records do not wait for it: a producer holds them back only
+while there are `max.in.flight.requests.per.connection` (1 at least, 5 by default)."""
 
 
 class Exposure:
@@ -33,7 +37,7 @@ class Exposure:
         is_judged, is_bad = (np.bincount(finding.unit_of[each], minlength=count) > 0 for each in (judged, bad))
         subject = of_row[links.row]
         kept = (subject >= 0) & is_judged[subject]
-        pairs, _ = numbered(subject[kept] * PATHS + links.node[kept])
+        pairs, pair_of = numbered(subject[kept] * PATHS + links.node[kept])
         self._subject, self._node = pairs // PATHS, pairs % PATHS
         nodes, at = numbered(self._node)
         others = np.bincount(at, minlength=len(nodes))[at] - 1
@@ -44,6 +48,9 @@ class Exposure:
         is_more = (load > 0) & (load >= _MORE_EXPOSED * medians(at, load, len(nodes))[at])
         share = np.where(is_more, 1.0, alike / np.maximum(others, 1))
         self._share = np.where(others >= _LEAST_OTHERS, share, np.nan)
+        in_flight = window.link_rates * links.latency_ms / 1000  # of 30 a second of 16 ms half a request
+        may_wait = (links.role != PRODUCER) | ~(in_flight < _LEAST_IN_FLIGHT)
+        self._share[np.bincount(pair_of, may_wait[kept], minlength=len(pairs)) == 0] = 0.0
 
     def note(self, place: int, case: Case, memory: Memory) -> None:
         """Updates `Case.has_load` and `Case.alike` of the subject at `place`: by broker, the largest share so far."""

@@ -35,8 +35,8 @@ MEASURES: Final = (
     "produce_throttled", "fetch_throttle_avg_ms", "fetch_throttle_max_ms", "fetch_throttled", "lag_records",
     "records_consumed", "fetch_rate_per_s", "fetch_size_avg_bytes", "fetch_latency_avg_ms", "poll_idle_ratio_avg",
     "last_poll_seconds_ago", "time_between_poll_avg_ms", "time_between_poll_max_ms", "network_thread_poll_avg_ms",
-    "commits", "commit_latency_avg_ms", "assigned_partitions", "rebalances", "rebalance_latency_total_ms",
-    "rebalance_latency_avg_ms", "clock_skew_min_ms", "clock_skew_max_ms",
+    "commits", "commit_latency_avg_ms", "commit_latency_max_ms", "assigned_partitions", "rebalances",
+    "rebalance_latency_total_ms", "rebalance_latency_avg_ms", "clock_skew_min_ms", "clock_skew_max_ms",
 )  # fmt: skip
 _NUMBERS: Final = ("push_interval_ms", "pushes")
 _READ_LATER: Final = ("client_id", "principal", "seen_at")
@@ -273,6 +273,7 @@ class Links:
         role: a place in ROLES.
         latency_ms: the mean; for franz-go's producers the longest.
         busy: for franz-go's producers, which send no mean, the sum of request times / push interval; else NaN.
+        at: place among all rows of links.
     """
 
     row: Numbers
@@ -281,6 +282,7 @@ class Links:
     role: Numbers
     latency_ms: Numbers
     busy: Numbers
+    at: Numbers
 
 
 class Window:
@@ -404,12 +406,13 @@ class Window:
         links = self._links
         if not len(links) or not len(self.rows):
             empty = np.zeros(0, np.int64)
-            return Links(empty, empty, empty, empty, np.zeros(0), np.zeros(0))
+            return Links(empty, empty, empty, empty, np.zeros(0), np.zeros(0), empty)
         row = self._rows_of_links
         role = place_in(links.whole("role"), ROLES)[links.at]
         latency, busy = self._latencies(row, role)
         kept = (row >= 0) & (role >= 0) & ~self._is_coordinator & ~np.isnan(latency)
         kept &= links.number("node_id") >= 0  # NaN, as below 0 is, for bootstrap servers
+        at = np.flatnonzero(kept)
         row, role, latency, busy = (each if kept.all() else each[kept] for each in (row, role, latency, busy))
         # A node is one of its client's cluster; only distinct ones are looked up by their texts.
         node_id = links.number("node_id")[kept].astype(np.int64)
@@ -422,7 +425,7 @@ class Window:
         first = np.searchsorted(cluster, cluster)
         place = (np.arange(len(distinct)) - first)[which]
         fits = node < PATHS  # a client may name any nodes, also too many for numbers of paths
-        columns = row, node, place, role, latency, busy
+        columns = row, node, place, role, latency, busy, at
         return Links(*columns) if fits.all() else Links(*(each[fits] for each in columns))
 
     def _latencies(self, row: Numbers, role: Numbers) -> tuple[Numbers, Numbers]:
@@ -453,9 +456,17 @@ class Window:
         nodes[row[kept]] = self._registry.nodes.codes(clusters, ids, at_us=self.end_us)
         return nodes
 
+    @cached_property
+    def link_rates(self) -> Numbers:
+        """Requests per second of each of `links`: of its client to all nodes, where they are not known by node."""
+        if not len(self.links.at):
+            return np.zeros(0)
+        per_s = self._links.number("request_rate_per_s")[self.links.at]
+        return np.where(np.isnan(per_s), self.rows.number("request_rate_per_s")[self.links.row], per_s)
+
     def detach(self) -> None:
         """Reads the columns that verdicts use, and drops the table."""
-        self.links, self.coordinator  # noqa: B018 - computed while its table is there
+        self.links, self.link_rates, self.coordinator  # noqa: B018 - computed while its table is there
         self.rows.detach()
         del self._links
 

@@ -64,12 +64,12 @@ class Linked(NamedTuple):
 
 
 def linked_of_client(known: Known, clients: Table, node_id: int) -> Iterator[Linked]:
-    """Of each cluster, those of some instances, such as a client id's, that have links to a node."""
+    """Those of some instances, such as a client id's, that have links to a node, cluster by cluster."""
     return _linked(known, clients, node_id, pc.field("client_instance_id").isin(clients["client_instance_id"].unique()))
 
 
 def linked(known: Known, clients: Table, node_id: int) -> Iterator[Linked]:
-    """Of each cluster that has a node, the instances with links to it.
+    """Instances with links to a node, of each cluster that has it.
 
     Where the wide rows are many, a part of the instances is looked at. It grows until it has `MOST_INSTANCES` with
     links in each cluster that is known to have the node.
@@ -104,7 +104,7 @@ def by_cluster(rows: Table) -> Iterator[tuple[str, Table]]:
 
 
 def _linked(known: Known, clients: Table, node_id: int, where: Any) -> Iterator[Linked]:
-    """Of each cluster, the clients with rows that are links to the node and meet a condition."""
+    """Clients with rows that are links to the node and meet a condition, of each cluster."""
     where &= (pc.field("node_id") == node_id) & (pc.field("window_start") >= known.begin)
     rows = known.windows.table(("cluster_id", "client_instance_id"), where)
     links = rows.group_by(rows.column_names, use_threads=False).aggregate([])

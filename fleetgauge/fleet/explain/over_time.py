@@ -31,8 +31,13 @@ _FEW: Final = 3
 _FEW_WINDOWS: Final = 12
 _TIME: Final = catalog.WINDOWS.schema.field("window_start").type
 _LATENCY: Final = "request_latency_avg_ms"
+_LONGEST: Final = {
+    _LATENCY: ("longest request", "request_latency_max_ms"),
+    "commit_latency_avg_ms": ("longest commit", "commit_latency_max_ms"),
+}
+"""Name and column that stand for an average of franz-go, which is a share of the time: see `verdicts.window.Links`."""
 _PUSHES: Final = "pushes"
-_OF_LINKS: Final = frozenset(("window_s", _LATENCY))
+_OF_LINKS: Final = frozenset(("window_s", _LATENCY, _LONGEST[_LATENCY][1]))
 """Columns that the figures of a node or path are of, beside the keys of rows."""
 
 
@@ -186,7 +191,9 @@ def over_time(
     if all(each.subject.node_id is not None for each in asked):
         columns = _OF_LINKS
     elif is_large and of_large is not None:
-        columns -= frozenset(MEASURES) - {*of_large, _LATENCY}
+        wanted = {*of_large, _LATENCY}
+        wanted |= {longest for name, (_, longest) in _LONGEST.items() if name in wanted}
+        columns -= frozenset(MEASURES) - wanted
     rows = judged_rows(windows or store.snapshot(catalog.WINDOWS), where, columns).combine_chunks()
     return [
         _figures(each, sample, times, rows, _trends(store, each, times))
@@ -292,12 +299,16 @@ def _figures(asked: Asked, sample: _Sample, windows: Any, rows: Table, trends: T
     is_named = pc.and_(pc.equal(rows["cluster_id"], subject.cluster_id), pc.is_in(rows["client_instance_id"], ids))
     is_named = pc.and_(is_named, pc.is_in(rows["window_start"], windows))
     parts = _Parts(rows.filter(is_named), trends, sample.own, subject.node_id)
-    series = [_series("request latency", _LATENCY, "ms", asked.since, parts.windows, parts.latencies())]
+    latency = parts.named("request latency", _LATENCY)
+    series = [_series(latency, _LATENCY, "ms", asked.since, parts.windows, parts.latencies())]
     if subject.node_id is None:
         series += [
-            _series(each.name, each.column, each.unit, asked.since, parts.windows, parts.values(each))
+            _series(
+                parts.named(each.name, each.column), each.column, each.unit, asked.since, parts.windows,
+                parts.values(each),
+            )
             for each in _FIGURES
-        ]
+        ]  # fmt: skip
         series += [
             _series(name, f"group_offsets.{column}", unit, asked.since, parts.windows, parts.of_group(column))
             for name, column, unit in _OF_GROUPS
@@ -340,6 +351,13 @@ class _Parts:
         is_own = pc.is_in(one(self.rows["client_instance_id"]), value_set=pa.array(own, pa.string()))
         self._is_own: Numbers = is_own.to_numpy(zero_copy_only=False)
         self._is_client: Numbers = one(self.rows["role"]).is_null().to_numpy(zero_copy_only=False)
+        ids = self.rows["client_instance_id"].filter(pc.equal(self.rows["dialect"], "franz-go").fill_null(False))
+        self._is_franz_go: Numbers = pc.is_in(one(self.rows["client_instance_id"]), value_set=one(ids)).to_numpy(False)
+        self._is_longest = bool(self._is_own.any() and self._is_franz_go[self._is_own].all())
+
+    def named(self, name: str, column: str) -> str:
+        """Name of a figure, which is another one if all instances of the subject are franz-go's."""
+        return _LONGEST[column][0] if self._is_longest and column in _LONGEST else name
 
     def latencies(self) -> _Values:
         """Latency of links; for a node or a path, the peers are the links to other nodes."""
@@ -360,7 +378,12 @@ class _Parts:
         return _Values(numbers, np.ones(len(numbers), np.bool_), self._place_of_trend)
 
     def _number(self, column: str) -> Numbers:
-        return filled(one(self.rows[column]).cast(pa.float64()), np.nan)
+        """A column; of averages that are shares of the time for franz-go, the longest if `named` says so, else NaN."""
+        numbers = filled(one(self.rows[column]).cast(pa.float64()), np.nan)
+        if column not in _LONGEST:
+            return numbers
+        other = filled(one(self.rows[_LONGEST[column][1]]).cast(pa.float64()), np.nan) if self._is_longest else np.nan
+        return np.where(self._is_franz_go, other, numbers)
 
     def sent(self) -> list[str]:
         """Columns that the subject's instances sent, named as in `verdicts.memory.Memory.sent`."""

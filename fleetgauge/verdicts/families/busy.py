@@ -14,7 +14,7 @@ from fleetgauge.verdicts.memory import Memory
 from fleetgauge.verdicts.paths import paths_of
 from fleetgauge.verdicts.window import Groups, Window, numbered
 
-_CLEARLY: Final = float(np.log(2.5))
+CLEARLY: Final = float(np.log(2.5))
 """Ratio (log) that is beyond every bound by itself."""
 
 
@@ -50,11 +50,11 @@ class Excess:
         """Latency beside the usual (log): the smaller of the two ratios.
 
         A small one counts, since the longest of many requests is long anyway, as far as the geometric mean of both,
-        its own square and `_CLEARLY` allow: 1.6 and 3.8 are 2.5, while 8.3 and 1.0 are 1.0, 1.1 and 4 (four times the
+        its own square and `CLEARLY` allow: 1.6 and 3.8 are 2.5, while 8.3 and 1.0 are 1.0, 1.1 and 4 (four times the
         load) 1.2, and 50 and 80 are 50.
         """
         less = np.minimum(self.longer, self.busier)
-        small = np.minimum((self.longer + self.busier) / 2, np.minimum(2 * less, _CLEARLY))
+        small = np.minimum((self.longer + self.busier) / 2, np.minimum(2 * less, CLEARLY))
         latency: Numbers = np.maximum(less, small)
         return latency
 

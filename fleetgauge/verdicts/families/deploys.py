@@ -41,7 +41,9 @@ class _Deploys(NamedTuple):
     """State of each client of a window before its last deploy; NaN where nothing is comparable.
 
     Attributes:
-        began_us: first push of its present instances [us].
+        first_us: first push of its present instances [us].
+        began_us: last push of the instances before that was earlier [us]: no present one started before, and a first
+            push may come 1.5 push intervals after the start.
         done_us: last push of the instances before, if that was later [us].
         version: of the instances before, in the registry.
         before: by measure: `latency` (log, above what is usual), `waited` (log, as measured), `failed` (share of
@@ -49,6 +51,7 @@ class _Deploys(NamedTuple):
             lower of the mean of an hour and of the last quarter of an hour).
     """
 
+    first_us: Numbers
     began_us: Numbers
     done_us: Numbers
     version: Numbers
@@ -91,7 +94,7 @@ def _deploy_regression(window: Window, memory: Memory, figures: Figures) -> Find
     expected = by_client.medians(latency.usual)
     before_ms = np.expm1(expected + before["latency"])
     failing = clients.sum(failed * sent) / np.maximum(clients.sum(np.where(np.isnan(failed), np.nan, sent)), 1)
-    age_s = (window.begin_us - deploys.began_us) / _US
+    age_s = (window.begin_us - deploys.first_us) / _US
     per_s, sends = before["throughput"], clients.sum(np.expm1(rate))
     least_per_s = np.where(per_s >= figures["least_per_s"], per_s / factor, np.nan)
     if (sends < least_per_s).any():
@@ -120,7 +123,7 @@ def _deploy_regression(window: Window, memory: Memory, figures: Figures) -> Find
         Threshold(
             metric="commit_latency_avg_ms", unit="ms", expected=commits_ms, observed=commits.of_clients_ms,
             bound=np.maximum(factor * commits_ms, commits_ms + figures.of["slow-client"]["least_ms"]),
-            says="offset commits of {subject} take {observed} (before {expected}) since its deploy at {at}{change}",
+            says="{called} of {subject} take {observed} (before {expected}) since its deploy at {at}{change}",
         ),
         Threshold(
             metric="records_consumed", unit="records per s", is_upper=False, observed=reads, expected=before["read"],
@@ -133,7 +136,7 @@ def _deploy_regression(window: Window, memory: Memory, figures: Figures) -> Find
     may_begin = (window.begin_us < shows_us) | np.isin(clients.codes, memory.codes("deploy-regression"))
     judged = (age_s >= figures["young_s"]) & (age_s < figures["within_s"]) & may_begin
     bad = judged & np.logical_or.reduce([test.is_known & test.is_bad for test in tests])
-    more = _words(window, memory, deploys, bad, by_client.medians(latency.own))
+    more = _words(window, memory, deploys, bad, by_client.medians(latency.own)) | {"called": commits.called}
     return of_subjects(
         clients,
         [replace(test, more=more) for test in tests],
@@ -241,19 +244,22 @@ def _is_shared(window: Window, now: Numbers, before: Numbers, is_new: Numbers, f
 def _deploys(window: Window, memory: Memory, figures: Figures) -> _Deploys:
     """Deploys, by the instances that ended while the present ones came, or shortly before, and have enough history."""
     clients, known = window.clients, memory.instances
-    began_us = -clients.max(-known["first_us"][window.instance].astype(np.float64))
+    first_us = -clients.max(-known["first_us"][window.instance].astype(np.float64))
     place = np.minimum(np.searchsorted(clients.codes, known["client"]), len(clients) - 1)
     gap_us = (figures["gap_s"] + 2 * known["interval_s"]) * _US
     last = known["last_us"]
     is_before = (clients.codes[place] == known["client"]) & (known["judged_s"] >= figures.history_s(window.length_s))
-    is_before &= (known["first_us"] < began_us[place]) & (last >= began_us[place] - gap_us)
+    is_before &= (known["first_us"] < first_us[place]) & (last >= first_us[place] - gap_us)
     is_before[window.instance] = False
     before = np.flatnonzero(is_before & (last < window.begin_us - _ENDED_INTERVALS * known["interval_s"] * _US))
     at, count = place[before], len(clients)
     version = np.full(count, -1)
     version[at] = known["version"][before]
-    done_us = began_us.copy()
+    done_us, began_us = first_us.copy(), np.zeros(count)
     np.maximum.at(done_us, at, last[before])
+    is_earlier = last[before] <= first_us[at]
+    np.maximum.at(began_us, at[is_earlier], last[before[is_earlier]])
+    began_us = np.where(began_us > 0, began_us, first_us)
 
     def in_all(name: str) -> Numbers:
         rates = known[name][before]
@@ -264,7 +270,7 @@ def _deploys(window: Window, memory: Memory, figures: Figures) -> _Deploys:
 
     of_measure = {name: medians(at, known[name][before], count) for name in ("latency", "waited", "failed", "commits")}
     of_measure |= {name: np.fmin(in_all(name), in_all(f"recent_{name}")) for name in ("throughput", "read")}
-    return _Deploys(began_us, done_us, version, of_measure)
+    return _Deploys(first_us, began_us, done_us, version, of_measure)
 
 
 def _remember(window: Window, memory: Memory, values: dict[str, Numbers]) -> None:

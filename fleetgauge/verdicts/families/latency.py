@@ -16,6 +16,7 @@ import numpy as np
 
 from fleetgauge.verdicts.arrow import Numbers
 from fleetgauge.verdicts.declare import OWN_HISTORY, PEERS, Finding, Threshold, Verdict
+from fleetgauge.verdicts.families.busy import CLEARLY
 from fleetgauge.verdicts.families.parts import ALIKE, Parts, of_five_minutes, parts_of, to_ms
 from fleetgauge.verdicts.families.peers import beside_other_nodes, beside_peers
 from fleetgauge.verdicts.memory import Memory
@@ -24,6 +25,7 @@ from fleetgauge.verdicts.registry import PATHS
 from fleetgauge.verdicts.rules import Figures
 from fleetgauge.verdicts.window import (
     DIALECTS,
+    FRANZ_GO,
     JAVA,
     Subjects,
     Window,
@@ -35,9 +37,16 @@ from fleetgauge.verdicts.witnesses.waits import LEAST_CLIENTS, waits_for_poll
 _UNCERTAIN: Final = 1 / 3
 """Error of a coordinator's delay that is subtracted from commits, as a share of it."""
 
+_UNCERTAIN_OF_LONGEST: Final = 3.0
+"""The same of franz-go's longest commits: the worst of 60 takes some four times a broker's mean delay."""
+
 _OF_COMMITS: Final = 0.5
 """Least delay of a slow client's fetches, as a share of the delay of its commits: a fetch that waits for data has all
 of it if there is none, and less if more data arrived meanwhile."""
+
+_UNSURE: Final = 2.5
+"""Distance within which a fetch may have a delay [times its noise, which is a mean distance: two standard deviations].
+"""
 
 
 def _test(
@@ -130,6 +139,9 @@ def _slow_client(window: Window, memory: Memory, figures: Figures) -> Finding | 
     # Further units: a client id, by the commits of its consumers.
     commits, clients = _slow_commits(window, memory, parts, figures), window.clients
     waits = (window.link_count > 0) | ~np.isnan(window.rows.number("commit_latency_avg_ms"))
+    # franz-go sends no mean: until its longest requests show a delay, it cannot be told from load.
+    is_busier = (paths.by_series.medians(parts.busier, low=True) >= CLEARLY) & ~test.is_bad
+    is_busier &= ~np.isin(client, memory.codes("slow-client"))
     return Finding(
         subjects=clients,
         tests=[*(each.among(0, len(clients)) for each in tests), commits.among(count, 0)],
@@ -137,6 +149,10 @@ def _slow_client(window: Window, memory: Memory, figures: Figures) -> Finding | 
         concerned=lambda place: (rows := clients.rows_of(place))[waits[rows]],
         certainty=np.concatenate([np.where(test.is_bad, OWN_HISTORY, PEERS), np.full(len(clients), OWN_HISTORY)]),
         is_hint=np.concatenate([is_hint, np.zeros(len(clients), np.bool_)]),
+        left_out={
+            "its requests take more of its time at all brokers, which more load does too, and its longest do not show "
+            "a delay": np.concatenate([is_busier, np.zeros(len(clients), np.bool_)]),
+        },
     )
 
 
@@ -147,12 +163,14 @@ class Commits:
     Attributes:
         own_ms: of each row, without the delay of its coordinator; unknown for all rows of a client or none.
         of_clients_ms: median of each client's.
-        delay_ms: of each client, the delay of its coordinator.
+        uncertain_ms: of each client, the least that has to be left without the delay of its coordinator.
+        called: of each client, what the sentences call them.
     """
 
     own_ms: Numbers
     of_clients_ms: Numbers
-    delay_ms: Numbers
+    uncertain_ms: Numbers
+    called: Numbers
 
 
 def commits_of(window: Window, memory: Memory, figures: Figures) -> Commits:
@@ -172,9 +190,11 @@ def _commits(window: Window, memory: Memory, figures: Figures) -> Commits:
     """
     parts, paths = parts_of(window, memory, figures), paths_of(window)
     clients, coordinator = window.clients, window.coordinator
-    commit_ms = _no_wait(window, "commit_latency_avg_ms")
-    least_s = figures.of["slow-node"].history_s(window.length_s)
-    usual = memory.history("commit_latency_avg_ms").expected(clients.codes, least_s)
+    commit_ms, of_nodes = _commit_ms(window), figures.of["slow-node"]
+    usual = memory.history("commit_latency_avg_ms").expected(clients.codes, of_nodes.history_s(window.length_s))
+    is_longest = window.dialect == FRANZ_GO
+    if is_longest.any():
+        commit_ms = np.minimum(commit_ms, _by_share(usual, window, memory, of_nodes))
     by_cluster = np.zeros(int(window.cluster.max(initial=-1)) + 1)
     np.maximum.at(by_cluster, paths.cluster, np.nan_to_num(parts.node_delay_ms))
     nodes, at = numbered(coordinator)
@@ -190,9 +210,41 @@ def _commits(window: Window, memory: Memory, figures: Figures) -> Commits:
     is_without = np.log1p(commit_ms) - usual[clients.of_row] < ALIKE
     delay_ms = np.where(is_without, 0.0, delay_ms)
     own_ms = np.fmax(commit_ms - delay_ms, 0.0) + 0 * commit_ms
-    of_clients_ms, longest_ms = clients.median(own_ms), clients.max(delay_ms)
-    of_clients_ms[of_clients_ms < _UNCERTAIN * longest_ms] = np.nan
-    return Commits(np.where(np.isnan(of_clients_ms)[clients.of_row], np.nan, own_ms), of_clients_ms, longest_ms)
+    of_clients_ms = clients.median(own_ms)
+    uncertain_ms = clients.max(np.where(is_longest, _UNCERTAIN_OF_LONGEST, _UNCERTAIN) * delay_ms)
+    of_clients_ms[of_clients_ms < uncertain_ms] = np.nan
+    own_ms[np.isnan(of_clients_ms)[clients.of_row]] = np.nan
+    called = np.full(len(clients), "offset commits", object)
+    called[clients.count(is_longest) > 0] = "the longest offset commits"
+    return Commits(own_ms, of_clients_ms, uncertain_ms, called)
+
+
+def _commit_ms(window: Window) -> Numbers:
+    """Mean latency of the commits of each row [ms]; for franz-go the longest, since its mean is a share of the time.
+
+    See `Window.links`: it divides the sum of times by the push interval, not by the commits.
+    """
+    longest_ms = window.rows.number("commit_latency_max_ms")
+    return np.where(window.dialect == FRANZ_GO, longest_ms, _no_wait(window, "commit_latency_avg_ms"))
+
+
+def _by_share(usual: Numbers, window: Window, memory: Memory, figures: Figures) -> Numbers:
+    """Most that the longest commit of each row of franz-go counts for [ms]: as far as its share of the time has risen.
+
+    Commits come by a timer, so that load does not raise it. If 8 ms and 0.0011 of the time are usual, a longest of
+    42 ms and 0.005 of the time are 36 ms. Infinity for other libraries, and without a history; NaN for no share.
+
+    Args:
+        usual: longest commit of each client by history (log).
+        window: of the rows.
+        memory: its history of shares is updated.
+        figures: of slow-node.
+    """
+    is_longest, share = window.dialect == FRANZ_GO, window.rows.number("commit_latency_avg_ms")
+    share = np.log(np.where(is_longest & (share > 0), share, np.nan))
+    _, usual_share = _beside_usual("commit_share", share, window, memory, figures)
+    usual, usual_share = (each[window.clients.of_row] for each in (usual, usual_share))
+    return np.where(is_longest & ~np.isnan(usual), np.expm1(usual + share - usual_share), np.inf)
 
 
 def _no_wait(window: Window, column: str) -> Numbers:
@@ -213,37 +265,45 @@ def _slow_commits(window: Window, memory: Memory, parts: Parts, figures: Figures
     Unknown if the rest is less than a third of the subtracted delay, which is not exact: 7 ms beside the 230 ms of a
     slow coordinator. If the client's fetches take no longer, the coordinator or the path to it is slow; if they are
     unknown, so is the result. A fetch that waits 370 ms for data shows a delay of 30 ms as 397 ms: it is longer by half
-    of what the commits are, and by more than its noise.
+    of what the commits are, and by more than its noise. If it usually differs by 10 ms, 380 ms prove nothing: only one
+    of less than 375 ms is clearly without the delay. franz-go's fetches never show a delay (a share of 1 is their
+    wait), so that its commits count alone.
     """
     of_nodes, clients = figures.of["slow-node"], window.clients
     own = commits_of(window, memory, figures)
-    commits, delay_ms = np.log1p(own.of_clients_ms), own.delay_ms
-    _, expected = _beside_usual("commit_latency_avg_ms", window, memory, of_nodes)
-    fetches, usual = _beside_usual("fetch_latency_avg_ms", window, memory, of_nodes)
+    commits = np.log1p(own.of_clients_ms)
+    _, expected = _beside_usual("commit_latency_avg_ms", np.log1p(_commit_ms(window)), window, memory, of_nodes)
+    taken = np.log1p(_no_wait(window, "fetch_latency_avg_ms"))
+    fetches, usual = _beside_usual("fetch_latency_avg_ms", taken, window, memory, of_nodes)
     effect, more_ms = commits - expected, to_ms(commits) - to_ms(expected)
     may_be = (effect > np.log(figures["factor"])) & (more_ms > figures["least_ms"])
-    effect[may_be & (more_ms < _UNCERTAIN * delay_ms)] = np.nan
-    if may_be.any():
-        by_path, by_path_ms = _fetches_by_path(window, parts, may_be)
-        longer = np.where(np.isnan(by_path), fetches - usual, by_path)
-        fetch_ms = np.where(np.isnan(by_path), to_ms(fetches) - to_ms(usual), by_path_ms)
-        is_longer = longer > np.log(figures["fetches_factor"])
+    effect[may_be & (more_ms < own.uncertain_ms)] = np.nan
+    is_asked = may_be & (clients.count(window.dialect == FRANZ_GO) == 0)
+    if is_asked.any():
         noise = memory.history("fetch_latency_avg_ms").noise(clients.codes) * of_five_minutes(window)
-        is_longer |= (fetch_ms > _OF_COMMITS * more_ms) & (np.isnan(by_path) | (longer > noise))
-        effect = np.where(may_be & ~is_longer, np.where(np.isnan(longer), np.nan, np.fmin(effect, 0.0)), effect)
+        by_path = _fetches_by_path(window, parts, is_asked)
+        has_paths = ~np.isnan(by_path[0])
+        by_client = fetches - usual, to_ms(fetches) - to_ms(usual), usual, _UNSURE * noise
+        longer, longer_ms, usual, unsure = (np.where(has_paths, *each) for each in zip(by_path, by_client, strict=True))
+        is_longer = longer > np.log(figures["fetches_factor"])
+        is_longer |= (longer_ms > _OF_COMMITS * more_ms) & (~has_paths | (longer > noise))
+        is_none = longer + unsure < np.log1p(to_ms(usual) + more_ms) - usual
+        rest = np.where(is_none, np.fmin(effect, 0.0), np.nan)
+        effect = np.where(is_asked & ~is_longer, rest, effect)
     noise = memory.history("commit_latency_avg_ms").noise(clients.codes) * of_five_minutes(window)
+    too = np.where(is_asked, ", and its fetches take longer", "").astype(object)
     return _test(
         expected, effect, figures["factor"], figures["least_ms"],
-        "offset commits of {subject} take {observed} (usually {expected}), and its fetches take longer, while the "
-        "brokers are healthy",
-        "commit_latency_avg_ms", noise,
+        "{called} of {subject} take {observed} (usually {expected}){too}, while the brokers are healthy",
+        "commit_latency_avg_ms", noise, called=own.called, too=too,
     )  # fmt: skip
 
 
-def _beside_usual(column: str, window: Window, memory: Memory, figures: Figures) -> tuple[Numbers, Numbers]:
-    """log(1 + latency [ms]) of each client, now and usually; NaN where unknown. Updates the history."""
-    clients, history = window.clients, memory.history(column)
-    taken = np.log1p(_no_wait(window, column))
+def _beside_usual(
+    name: str, taken: Numbers, window: Window, memory: Memory, figures: Figures
+) -> tuple[Numbers, Numbers]:
+    """Time that the rows of each client took (log), now and usually; NaN where unknown. Updates the named history."""
+    clients, history = window.clients, memory.history(name)
     least_s = figures.history_s(window.length_s)
     usual = history.expected(clients.codes, least_s)
     is_young = window.begin_us - memory.instances["first_us"][window.instance] < figures["young_s"] * 1_000_000
@@ -267,16 +327,23 @@ def fetches_wait_as_usual(window: Window, memory: Memory, figures: Figures, want
     return medians(row[links], off, len(window)) < ALIKE
 
 
-def _fetches_by_path(window: Window, parts: Parts, wanted: Numbers) -> tuple[Numbers, Numbers]:
-    """Delay of the fetches of each wanted client from most of its brokers: log, and [ms]."""
-    paths, by_client = paths_of(window), np.full((2, len(wanted)), np.nan)
+def _fetches_by_path(window: Window, parts: Parts, wanted: Numbers) -> list[Numbers]:
+    """Fetches of each wanted client from most of its brokers: delay (log, and [ms]), usual latency, and uncertainty.
+
+    NaN where unknown. What is usual includes the delays of the brokers, which a fetch that waits for data may not have.
+    """
+    paths = paths_of(window)
     place = np.searchsorted(window.clients.codes, paths.client)
     is_one = (parts.wait > 0) & wanted[place]
     usual = parts.expected + parts.node_part
-    for longer, each in zip(by_client, (parts.value - usual, to_ms(parts.value) - to_ms(usual)), strict=True):
+    found = []
+    unsure = _UNSURE * parts.noise + np.fmax(parts.node_part, 0)
+    for each in (parts.value - usual, to_ms(parts.value) - to_ms(usual), usual, unsure):
+        of_client = np.full(len(wanted), np.nan)
         of_series = paths.by_series.medians(np.where(is_one, each, np.nan), low=True)
-        longer[place[is_one]] = of_series[paths.by_series.of[is_one]]
-    return by_client[0], by_client[1]
+        of_client[place[is_one]] = of_series[paths.by_series.of[is_one]]
+        found.append(of_client)
+    return found
 
 
 def _slow_path(window: Window, memory: Memory, figures: Figures) -> Finding | None:

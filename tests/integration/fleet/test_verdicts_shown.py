@@ -117,6 +117,9 @@ def test_what_its_own_instances_do_not_send_is_not_judged(tables: Path) -> None:
         if row["dialect"] == "franz-go" and row["role"] == "consumer":
             (found,) = explained(tables, row["client_instance_id"])
             assert "slow-processing" in [each["verdict"] for each in found["coverage"]]
+            figures = [each["name"] for each in found["over_time"]["series"]]
+            assert {"longest request", "longest commit"} <= set(figures)
+            assert {"request latency", "commit latency"}.isdisjoint(figures)
             page = fleet("explain", row["client_instance_id"], "--tables", tables).stdout
             (line,) = [line for line in page.splitlines() if "slow-processing" in line and "franz-go does not" in line]
             assert page.index("Not judged") < page.index(line)

@@ -44,11 +44,11 @@ def judged(windows: int = 6, **columns: Any) -> Judged:
     [
         (
             {"latency": 1.7},
-            "requests of orders take 17 ms (before 10 ms) since its deploy at 12:44 (version 4.4.0, before 4.3.1)",
+            "requests of orders take 17 ms (before 10 ms) since its deploy at 12:39 (version 4.4.0, before 4.3.1)",
         ),
         (
             {"record_errors": 900.0},
-            "3 % of the records of orders fail or are retried (before 0 %) since its deploy at 12:44",
+            "3 % of the records of orders fail or are retried (before 0 %) since its deploy at 12:39",
         ),
         ({"record_retries": 600.0}, "2 % of the records of orders fail or are retried (before 0 %) since"),
         (
@@ -67,7 +67,7 @@ def test_a_client_that_is_worse_after_its_deploy_is_a_regression(columns: dict[s
     )
     assert why in row["why"]
     assert row["instances"] == ["orders-1-new", "orders-2-new"]
-    assert f"{row['opened_at']:%H:%M}" == "12:44"
+    assert f"{row['opened_at']:%H:%M}" == "12:39"
 
 
 def test_a_fleet_that_stood_still_at_first_is_judged_by_throughput() -> None:
@@ -132,7 +132,7 @@ def test_a_consumer_s_regression_says_what_was_measured() -> None:
         return [*with_links(row, dict.fromkeys((1, 2, 3), 900.0 if is_new else 240.0), "consumer"), *peers()]
 
     row = next(row for row in Judged().windows(DEPLOY + 6, rows).rows if row["verdict"] == "deploy-regression")
-    assert row["why"].startswith("requests of orders take 900 ms (before 240 ms) since its deploy at 12:44")
+    assert row["why"].startswith("requests of orders take 900 ms (before 240 ms) since its deploy at 12:39")
 
 
 def test_more_instances_that_send_less_each_are_none_while_the_load_rises() -> None:
@@ -146,6 +146,19 @@ def test_more_instances_that_send_less_each_are_none_while_the_load_rises() -> N
         return mine + peers(sent=30_000.0 * load)
 
     assert not [each for each in Judged().windows(DEPLOY + 8, rows).found if each[0] == "deploy-regression"]
+
+
+def test_a_deploy_begins_with_the_last_push_of_those_before() -> None:
+    """The new instances push first at 12:49, and their group lags since 12:40."""
+
+    def rows(number: int) -> list[Row]:
+        found = reader(number, read=6_000.0, grows=20_000.0)
+        return found[1:] if number == DEPLOY else found
+
+    judged = Judged()
+    found = {row["verdict"]: row for row in judged.windows(DEPLOY + 10, rows).rows}
+    assert f"{found['deploy-regression']['opened_at']:%H:%M}" == "12:39"
+    assert found["lagging"]["caused_by"] == "deploy-regression:client:reader"
 
 
 def test_a_rolling_deploy_is_judged_once_the_last_of_the_old_instances_has_ended() -> None:
@@ -210,7 +223,7 @@ def test_a_regression_explains_the_slow_client_that_was_seen_while_the_deploy_we
         "deploy-regression": None,
         "slow-client": "deploy-regression:client:orders",
     }
-    assert (found["deploy-regression"]["opened_at"] - found["slow-client"]["opened_at"]).seconds == 295
+    assert (found["slow-client"]["opened_at"] - found["deploy-regression"]["opened_at"]).seconds == 5
 
 
 def test_a_rule_says_how_much_worse_it_has_to_be() -> None:
@@ -247,11 +260,11 @@ def reader(number: int, *, read: float, grows: float = 0.0, commits_ms: float = 
     [
         (
             {"read": 6_000.0, "grows": 20_000.0},
-            "reader reads 20 records per s (before 100 records per s) since its deploy at 12:44, while its lag",
+            "reader reads 20 records per s (before 100 records per s) since its deploy at 12:39, while its lag",
         ),
         (
             {"read": 30_000.0, "commits_ms": 20.0},
-            "offset commits of reader take 20 ms (before 5 ms) since its deploy at 12:44",
+            "offset commits of reader take 20 ms (before 5 ms) since its deploy at 12:39",
         ),
         ({"read": 6_000.0}, None),  # less is written
         ({"read": 30_000.0, "grows": 20_000.0}, None),  # more is written
@@ -267,6 +280,25 @@ def test_a_consumer_is_judged_by_its_commits_and_by_what_it_reads_while_its_lag_
     assert {row["caused_by"] for row in rows if row["verdict"] == "lagging"} <= {
         "deploy-regression:client:reader" if why else None
     }
+
+
+@pytest.mark.parametrize(("share", "is_found"), [(17.0, True), (1.0, False)])
+def test_commits_of_franz_go_are_worse_if_their_share_of_the_time_and_the_longest_are(
+    share: float, is_found: bool
+) -> None:
+    """Its average is the sum of times by the push interval: 0.0007 before the deploy, and 0.012 since."""
+
+    def rows(number: int) -> list[Row]:
+        is_new = number >= DEPLOY
+        commits = {
+            "commit_latency_avg_ms": 0.0007 * (share if is_new else 1.0),
+            "commit_latency_max_ms": 100.0 if is_new else 6.0,
+        }
+        return [client("reader", f"reader-{is_new}", dialect="franz-go", **commits), *peers()]
+
+    found = [row for row in Judged().windows(DEPLOY + 8, rows).rows if row["verdict"] == "deploy-regression"]
+    assert bool(found) is is_found
+    assert all(row["why"].startswith("the longest offset commits of reader take 100 ms (before 6 ms)") for row in found)
 
 
 def test_what_was_well_in_the_first_quarter_of_an_hour_is_no_regression() -> None:

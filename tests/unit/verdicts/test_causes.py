@@ -38,6 +38,22 @@ def test_where_no_load_is_sent_a_full_buffer_is_a_slow_broker_s_if_it_begins_and
     assert causes_of(rows, 24) == {"slow-node": None, "buffer-full": cause}
 
 
+@pytest.mark.parametrize(("per_s", "is_explained"), [(8.0, False), (60.0, True), (None, True)])
+def test_a_slow_broker_fills_no_buffer_of_a_producer_that_hardly_has_a_request_in_flight(
+    per_s: float | None, is_explained: bool
+) -> None:
+    """26 ms in place of 10 at broker 3: of 8 requests a second, if all are to it, a fifth is in flight."""
+
+    def rows(number: int) -> list[Row]:
+        found = fleet(number, of_node(3, 2.6) if number >= 6 else {})
+        sent: Row = {"request_rate_per_s": per_s, "records_sent": 3000.0}
+        sent["buffer_wait_ratio_avg"] = 0.4 if number >= 6 else 0.0
+        return [row | sent if "client_id" in row else row for row in found]
+
+    cause = "slow-node:node:3" if is_explained else None
+    assert causes_of(rows, 12) == {"slow-node": None, "buffer-full": cause}
+
+
 @pytest.mark.parametrize(("longest_ms", "is_explained"), [(20.0, False), (70.0, True)])
 def test_one_path_may_have_all_of_the_throttle_time(longest_ms: float, is_explained: bool) -> None:
     """Requests on one of three paths take 60 ms in place of 10, and all are throttled by 12 ms on average."""

@@ -356,13 +356,35 @@ def test_a_slow_consumer_whose_fetches_are_unknown_is_not_cleared() -> None:
     assert judged.windows(8, lambda _: consumers(3.0, 12.0)).found == [("slow-client", "reader", "cleared")]
 
 
-def test_a_consumer_of_franz_go_has_its_fetches_by_broker() -> None:
-    def rows(slow: float) -> list[Row]:
-        row = client("reader", dialect="franz-go", commit_latency_avg_ms=3.0 * slow)
-        return [*with_links(row, dict.fromkeys((1, 2), 20.0 * slow), "consumer"), *fleet(0, {})]
+@pytest.mark.parametrize(
+    ("share", "longest_ms", "node_ms", "is_found"),
+    [
+        (4.5, 42.0, 10.0, True),
+        (4.5, 9.0, 10.0, False),  # it commits more often
+        (1.0, 42.0, 10.0, False),  # one commit was slow
+        (4.5, 42.0, 20.0, False),  # a broker takes 10 ms longer, and the worst of its commits four times as much
+    ],
+)
+def test_a_consumer_of_franz_go_is_slow_if_its_commits_are_by_share_and_by_the_longest(
+    share: float, longest_ms: float, node_ms: float, is_found: bool
+) -> None:
+    """Its averages are shares of the time: 0.0011 of commits, and 1 of fetches, which wait for data all the time."""
 
-    judged = Judged().windows(6, lambda _: rows(1.0)).windows(4, lambda _: rows(6.0))
-    assert judged.found == [("slow-client", "reader", "open")]
+    def rows(share: float, longest_ms: float, node_ms: float) -> list[Row]:
+        commits: Row = {"commit_latency_avg_ms": 0.0011 * share, "commit_latency_max_ms": longest_ms}
+        row = client("reader", dialect="franz-go", **commits)
+        others = [with_links(client(f"app-{at}"), {1: node_ms, 2: 10.0, 3: 10.0}) for at in range(6)]
+        return [*with_links(row, {1: 1.0, 2: 1.0}, "consumer"), *chain.from_iterable(others)]
+
+    judged = Judged().windows(6, lambda _: rows(1.0, 8.0, 10.0)).windows(4, lambda _: rows(share, longest_ms, node_ms))
+    found = {row["subject"]: row["why"] for row in judged.rows if row["verdict"] == "slow-client"}
+    assert bool(found) is is_found
+    assert all(
+        why.startswith(
+            "the longest offset commits of reader take 40 ms (usually 8.1 ms), while the brokers are healthy"
+        )
+        for why in found.values()
+    )
 
 
 def test_a_consumer_that_waits_for_one_of_its_brokers_alone_is_not_slow() -> None:
@@ -385,6 +407,20 @@ def test_fetches_that_wait_for_data_show_a_delay_in_milliseconds(more_ms: float,
 
     found = Judged().windows(6, lambda _: rows(0.0, 0.0)).windows(6, lambda _: rows(more_ms, 31.5)).found
     assert (("slow-client", "reader") in [each[:2] for each in found]) is is_found
+
+
+@pytest.mark.parametrize(("varies_ms", "is_found"), [(14.0, True), (2.0, False)])
+def test_fetches_that_are_no_longer_prove_nothing_where_they_vary_as_much(varies_ms: float, is_found: bool) -> None:
+    """Commits take 27 ms more, and in every second window fetches do; in the others they take 380 ms, as usual."""
+
+    def rows(number: int) -> list[Row]:
+        more, fetch_ms = 0.0, 380.0 + varies_ms * (-1) ** number
+        if number >= 12:
+            more, fetch_ms = 27.0, 380.0 + (27.0 + varies_ms if number % 2 else 0.0)
+        row = client("reader", commit_latency_avg_ms=4.4 + more, fetch_latency_avg_ms=fetch_ms)
+        return [*with_links(row, dict.fromkeys((1, 2), fetch_ms), "consumer"), *fleet(0, {})]
+
+    assert Judged().windows(24, rows).found == [("slow-client", "reader", "open")] * is_found
 
 
 def coordinated(number: int, slow: int, coordinator: int | None = 1, more_ms: float = 230.0) -> list[Row]:
@@ -464,6 +500,9 @@ def test_a_producer_of_franz_go_is_slow_if_its_longest_requests_and_its_busy_tim
 
     judged = Judged().windows(6, lambda number: rows(number, 1.0, 1.0))
     assert judged.windows(6, lambda number: rows(number, busier, longer)).found == found
+    # More load, or a delay that the longest requests do not show: unknown, until the busy time is as before.
+    assert bool(judged.memory.left_out["slow-client"]) is (busier > 2.5 and not found)
+    assert not judged.windows(1, lambda number: rows(number, 1.0, 1.0)).memory.left_out["slow-client"]
 
 
 @pytest.mark.parametrize("window_s", [60, 300])
