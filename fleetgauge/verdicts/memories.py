@@ -75,9 +75,9 @@ def _add(whole: Memory, other: Memory) -> None:
 
 def _renamed(left_out: LeftOut, new: Mapping[str, Numbers]) -> LeftOut:
     """Subjects that were left out, by their new numbers."""
-    found: LeftOut = {}
+    left: LeftOut = {}
     for verdict, reasons in left_out.items():
         for reason, codes in reasons.items():
             now = renamed(_KIND_OF.get(verdict, "instance"), np.array(codes, np.int64), new)
-            found.setdefault(verdict, {})[reason] = now[now >= 0].tolist()
-    return found
+            left.setdefault(verdict, {})[reason] = now[now >= 0].tolist()
+    return left

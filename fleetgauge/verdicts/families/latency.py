@@ -336,14 +336,14 @@ def _fetches_by_path(window: Window, parts: Parts, wanted: Numbers) -> list[Numb
     place = np.searchsorted(window.clients.codes, paths.client)
     is_one = (parts.wait > 0) & wanted[place]
     usual = parts.expected + parts.node_part
-    found = []
+    fetches = []
     unsure = _UNSURE * parts.noise + np.fmax(parts.node_part, 0)
     for each in (parts.value - usual, to_ms(parts.value) - to_ms(usual), usual, unsure):
         of_client = np.full(len(wanted), np.nan)
         of_series = paths.by_series.medians(np.where(is_one, each, np.nan), low=True)
         of_client[place[is_one]] = of_series[paths.by_series.of[is_one]]
-        found.append(of_client)
-    return found
+        fetches.append(of_client)
+    return fetches
 
 
 def _slow_path(window: Window, memory: Memory, figures: Figures) -> Finding | None:
