@@ -85,11 +85,11 @@ def linked(known: Known, clients: Table, node_id: int) -> Iterator[Linked]:
         first = shards.within(shards.parts(parts)[0])
         some = clients.filter(first)
         looked_at = _counts(some)
-        found = list(_linked(known, some, node_id, first))
-        enough = {each.cluster_id for each in found if each.clients.num_rows >= MOST_INSTANCES}
+        linked_there = list(_linked(known, some, node_id, first))
+        enough = {each.cluster_id for each in linked_there if each.clients.num_rows >= MOST_INSTANCES}
         enough |= {name for name, count in looked_at.items() if count == counts[name]}
-        if found and enough.issuperset([*clusters, *(each.cluster_id for each in found)]):
-            for each in found:
+        if linked_there and enough.issuperset([*clusters, *(each.cluster_id for each in linked_there)]):
+            for each in linked_there:
                 number = LookedAt(looked_at[each.cluster_id], counts[each.cluster_id])
                 yield each._replace(looked_at=number)
             return

@@ -111,10 +111,10 @@ def _of_nodes(known: Known, clients: Table, kind: str, name: str) -> Iterator[Su
     if not re.fullmatch(r"[0-9]{1,9}", node) or (kind == "path") != bool(client_id):
         return
     if client_id:
-        found = linked_of_client(known, clients.filter(pc.equal(clients["client_id"], client_id)), int(node))
+        links = linked_of_client(known, clients.filter(pc.equal(clients["client_id"], client_id)), int(node))
     else:
-        found = linked(known, clients, int(node))
-    for cluster_id, own, looked_at in found:
+        links = linked(known, clients, int(node))
+    for cluster_id, own, looked_at in links:
         yield Subject(kind=kind, name=name, cluster_id=cluster_id, clients=own, node_id=int(node), looked_at=looked_at)
 
 

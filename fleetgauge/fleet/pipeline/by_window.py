@@ -70,7 +70,7 @@ def judged_of(partials: Table, columns: Collection[str] = COLUMNS) -> Table:
 
 @contextmanager
 def by_window(
-    rows: Snapshot, files: Files, span: Span, window_s: int, *, most_times: int = 3, row_group: int = 16_000
+    rows: Snapshot, files: Files, span: Span, window_s: int, where: Any, *, most_times: int = 3, row_group: int = 16_000
 ) -> Iterator[Iterator[Table]]:
     """Rows of `judged_rows` in order of time: tables of whole windows; one window per table where rows are many.
 
@@ -79,6 +79,7 @@ def by_window(
         files: its files, as `Store.files` has them.
         span: where the windows begin.
         window_s: their length [s]; others are left out.
+        where: condition for the rows, a `pyarrow.compute.Expression`.
         most_times: files are read window by window up to so many times in all, before their rows are put on disk.
         row_group: rows of a row group, about: of a narrower range of clients a file's rows are read in vain.
 
@@ -89,16 +90,18 @@ def by_window(
     files = [file for file in files if file["min.window_start"] is not None and _meets(span, file)]
     count = rows_within(files, [span], window_s)
     if count <= ROWS_IN_MEMORY:
-        yield iter([judged_rows(rows, _where(span, window_s))])
+        yield iter([judged_rows(rows, _where(span, window_s) & where)])
         return
     spans = [(at, min(at + window, span[1])) for at in _starts(span, window)]
     read_once = sum(file["num_records"] for file in files)
     if sum(file["num_records"] for each in spans for file in files if _meets(each, file)) <= most_times * read_once:
-        yield (_one_window(rows, _where(each, window_s), rows_within(files, [each], window_s)) for each in spans)
+        yield (
+            _one_window(rows, _where(each, window_s) & where, rows_within(files, [each], window_s)) for each in spans
+        )
         return
     with TemporaryDirectory(prefix="fleetgauge-judge-") as directory:
         for part in shards.parts(min(-(-count // shards.ROWS_AT_ONCE), read_once // (len(files) * row_group))):
-            _append(judged_rows(rows, _where(span, window_s) & shards.within(part)), Path(directory))
+            _append(judged_rows(rows, _where(span, window_s) & where & shards.within(part)), Path(directory))
         yield (_read(path) for path in sorted(Path(directory).iterdir()))
 
 

@@ -1,5 +1,6 @@
 """The judge's memories in the table `judged`: which of them is the latest, and by which rules it came to be."""
 
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from fleetgauge.fleet.arrow import pc, to_list
@@ -7,6 +8,7 @@ from fleetgauge.fleet.errors import TableError
 from fleetgauge.fleet.tables import catalog
 from fleetgauge.fleet.tables.store import Store
 from fleetgauge.verdicts.errors import RulesError
+from fleetgauge.verdicts.memories import joined
 from fleetgauge.verdicts.memory import FORM, Memory
 from fleetgauge.verdicts.rules import Rules, default_rules, parse_rules
 
@@ -26,12 +28,21 @@ def latest_memory(store: Store) -> tuple[Memory, Rules]:
     if not kept.num_rows:
         return Memory(), default_rules()
     is_latest = is_of_form & (pc.field("judged_to") == pc.max(kept["judged_to"]))
-    parts = dict(table.table(("memory",), is_latest)["memory"][0].as_py())
+    latest = to_list(table.table(("memory",), is_latest)["memory"])
     name = "the rules that the tables were judged by (fleet run --rebuild judges anew)"
     try:
-        return Memory.of(parts), parse_rules(parts[RULES].decode(), name, of_any_release=True)
+        return memory_of(latest), parse_rules(dict(latest[0])[RULES].decode(), name, of_any_release=True)
     except RulesError as error:
         raise TableError(str(error)) from error
+
+
+def memory_of(rows: Iterable[Sequence[tuple[str, bytes]]]) -> Memory:
+    """The memory of all clusters, of one time at which it was kept.
+
+    Args:
+        rows: `memory` of JUDGED, of each part of the clusters; none without one.
+    """
+    return joined([Memory.of(dict(row)) for row in rows] or [Memory()])
 
 
 def are_by_other_rules(store: Store, rules: Rules, window_s: int) -> bool:

@@ -15,7 +15,8 @@ from typing import Any, Final
 from fleetgauge.fleet.arrow import Table, pa, pc
 from fleetgauge.fleet.engines.engine import Engine
 from fleetgauge.fleet.pipeline.by_window import ROWS_IN_MEMORY, Files, by_window
-from fleetgauge.fleet.pipeline.memories import RULES, signature_of
+from fleetgauge.fleet.pipeline.clusters import Clusters, divided
+from fleetgauge.fleet.pipeline.memories import RULES, memory_of, signature_of
 from fleetgauge.fleet.pipeline.of_windows import Target
 from fleetgauge.fleet.pipeline.spans import EPOCH, Span, micros_of, within
 from fleetgauge.fleet.tables import catalog
@@ -66,7 +67,7 @@ def replace_verdicts(
 
     Args:
         store: the tables.
-        engine: runs the judge, as one task, since it goes from window to window and takes the most memory of all.
+        engine: runs the judge; a task goes from window to window, over some of the clusters where these are large.
         spans: of the windows that changed.
         rules: the figures of the verdicts.
         window_s: length of the windows [s]; those of another length are not judged.
@@ -87,7 +88,7 @@ def replace_verdicts(
         return False
     span = (hours[0][0], hours[-1][1]) if hours else (EPOCH, EPOCH)
     trends = Target.of(store, catalog.GROUP_TRENDS, [span])
-    task = _Judge(
+    judge_clusters = _Judge(
         tables={table.name: store.snapshot(table) for table in _JUDGED_TABLES},
         wide=wide,
         rows=sum(file["num_records"] for file in files),
@@ -97,7 +98,8 @@ def replace_verdicts(
         write={table.name: store.files_of(table) for table in (catalog.VERDICTS, catalog.JUDGED)},
         trends=trends,
     )
-    (written,) = engine.map(task, [hours])
+    parts = divided(store.snapshot(catalog.CLIENTS).table(("cluster_id",)), engine)
+    written = [file for files in engine.map(judge_clusters, [(hours, each) for each in parts]) for file in files]
     store.change(catalog.VERDICTS, add=written, remove=store.log(catalog.VERDICTS).paths())
     if hours:
         store.change(catalog.GROUP_TRENDS, add=written, remove=trends.old)
@@ -123,7 +125,7 @@ def _judged_before(store: Store, signature: str, begin: datetime) -> datetime | 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Judge:
-    """Judges windows, and writes verdicts, trends of groups and the judge's memory to files; a task.
+    """Judges windows of some clusters, and writes verdicts, trends of groups and the judge's memory to files; a task.
 
     Attributes:
         tables: as they are, by name.
@@ -145,16 +147,21 @@ class _Judge:
     write: Mapping[str, WriteFiles]
     trends: Target
 
-    def __call__(self, hours: list[Span]) -> list[WrittenFile]:
-        """Files of the tables from these hours on, which have no gap but those without rows."""
+    def __call__(self, part: tuple[list[Span], Clusters]) -> list[WrittenFile]:
+        """Files of the tables from these hours on, which have no gap but those without rows.
+
+        The part of all other clusters has the rows of earlier hours, too.
+        """
         keep_freed_memory()
-        clients = self.tables[catalog.CLIENTS.name].table(client_columns(self.rules))
+        hours, of = part
+        clients = self.tables[catalog.CLIENTS.name].table(client_columns(self.rules), of.where)
         kept = self._kept()
-        memory = Memory.of(dict(kept[-1]["memory"])) if kept else Memory()
+        memory = of.of(memory_of(row["memory"] for row in kept if row["judged_to"] == kept[-1]["judged_to"]))
+        kept = kept if of.are_others else []
         trends: list[Table] = []
         at_once = ROWS_IN_MEMORY if self.rules.own else _ROWS_AT_ONCE  # the points that own rules read stay in memory
         for span in _together(hours, self.rows, at_once):
-            trends.append(self._judged(span, clients, memory))
+            trends.append(self._judged(span, of.where, clients, memory))
             if _stays(span[1], hours[-1][1]):
                 parts = memory.parts() | {RULES: as_toml(self.rules).encode()}
                 signature = signature_of(self.rules, self.window_s)
@@ -162,10 +169,13 @@ class _Judge:
         kept = [each for each in kept if not hours or _stays(each["judged_to"], hours[-1][1])]
         written = _written(self.write[catalog.VERDICTS.name], ranked(memory, self.rules))
         written += _written(self.write[catalog.JUDGED.name], pa.Table.from_pylist(kept, schema=catalog.JUDGED.schema))
-        return written + (self._trends((hours[0][0], hours[-1][1]), pa.concat_tables(trends)) if hours else [])
+        if not hours:
+            return written
+        rest = [(hours[0][0], hours[-1][1])] if of.are_others else None
+        return written + self._trends(pa.concat_tables(trends), rest)
 
     def _kept(self) -> list[dict[str, Any]]:
-        """Memories up to the one to go on from, which is the last."""
+        """Memories up to the ones to go on from, which are the last."""
         if self.after is None:
             return []
         is_kept = pc.field("signature") == signature_of(self.rules, self.window_s)
@@ -174,21 +184,22 @@ class _Judge:
         kept: list[dict[str, Any]] = rows.sort_by("judged_to").to_pylist()
         return kept
 
-    def _judged(self, span: Span, clients: Table, memory: Memory) -> Table:
-        """Trends of groups in the windows of a span, which the memory takes in."""
+    def _judged(self, span: Span, where: Any, clients: Table, memory: Memory) -> Table:
+        """Trends of groups in the windows of a span, of rows that meet a condition; the memory takes them in."""
         tables = self.tables
-        named = _named_points(tables[catalog.POINTS.name], span, self.rules)
-        samples = _samples(tables[catalog.GROUP_OFFSETS.name], span, self.window_s)
-        with by_window(tables[catalog.WINDOWS.name], self.wide, span, self.window_s) as windows:
-            counted = _traffic(tables[catalog.TRAFFIC.name], span, self.window_s)
+        named = _named_points(tables[catalog.POINTS.name], span, where, self.rules)
+        samples = _samples(tables[catalog.GROUP_OFFSETS.name], span, where, self.window_s)
+        with by_window(tables[catalog.WINDOWS.name], self.wide, span, self.window_s, where) as windows:
+            counted = _traffic(tables[catalog.TRAFFIC.name], span, where, self.window_s)
             trends: Table = judge(windows, clients, memory, self.rules, named, samples, counted)
         return trends
 
-    def _trends(self, span: Span, trends: Table) -> list[WrittenFile]:
-        """GROUP_TRENDS of all windows from the first judged one on, and the rows that stay."""
+    def _trends(self, trends: Table, rest: list[Span] | None) -> list[WrittenFile]:
+        """GROUP_TRENDS of all windows from the first judged one on, and the rows that stay: those of no span."""
         with self.trends.to.open() as writer:
             writer.write_table(trends)
-            self.trends.keep(writer, [span], pc.scalar(True))
+            if rest is not None:
+                self.trends.keep(writer, rest, pc.scalar(True))
             return writer.take_all()
 
 
@@ -204,19 +215,19 @@ def _sample_files(store: Store) -> list[dict[str, Any]]:
     return [file | {name: file[own] for name, own in times.items()} for file in store.files(catalog.GROUP_OFFSETS)]
 
 
-def _samples(offsets: Snapshot, span: Span, window_s: int) -> Samples | None:
+def _samples(offsets: Snapshot, span: Span, where: Any, window_s: int) -> Samples | None:
     """Samples of groups in a span and in the time before that their trends need; None without samples."""
     begin, end = span
     before = timedelta(seconds=LOOKBACK_S)
-    samples = offsets.table(OFFSETS_COLUMNS, within([(begin - before, end)], "sampled_at"))
+    samples = offsets.table(OFFSETS_COLUMNS, within([(begin - before, end)], "sampled_at") & where)
     return Samples(samples, window_s, micros_of(begin)) if samples.num_rows else None
 
 
-def _traffic(traffic: Snapshot, span: Span, window_s: int) -> TrafficRows | None:
+def _traffic(traffic: Snapshot, span: Span, where: Any, window_s: int) -> TrafficRows | None:
     """Traffic rows of gateways in a span and in the window before; None without rows."""
     begin, end = span
     before = timedelta(seconds=window_s)
-    rows = traffic.table(TRAFFIC_COLUMNS, within([(begin - before, end)], "window_start"))
+    rows = traffic.table(TRAFFIC_COLUMNS, within([(begin - before, end)], "window_start") & where)
     return TrafficRows(rows, window_s, micros_of(begin)) if rows.num_rows else None
 
 
@@ -259,9 +270,9 @@ def _hours(files: list[dict[str, Any]], begin: datetime | None, limit: datetime 
         at = end
 
 
-def _named_points(points: Snapshot, span: Span, rules: Rules) -> Table | None:
+def _named_points(points: Snapshot, span: Span, where: Any, rules: Rules) -> Table | None:
     """Points that user-defined rules read; None without such rules."""
     if not rules.own:
         return None
     is_named = pc.field("metric_name").isin(pa.array(sorted(rules.metric_names), pa.string()))
-    return points.table(POINT_COLUMNS, within([span], "received_at") & is_named)
+    return points.table(POINT_COLUMNS, within([span], "received_at") & is_named & where)

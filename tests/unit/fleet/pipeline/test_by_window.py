@@ -53,7 +53,9 @@ def listed(table: Table) -> list[dict[str, Any]]:
 
 def tables_of(store: Store, most_times: int = 3) -> AbstractContextManager[Iterator[Table]]:
     files = store.files(catalog.WINDOWS)
-    return by_window(store.snapshot(catalog.WINDOWS), files, HOUR, 300, most_times=most_times, row_group=1)
+    return by_window(
+        store.snapshot(catalog.WINDOWS), files, HOUR, 300, pc.scalar(True), most_times=most_times, row_group=1
+    )
 
 
 @pytest.fixture
