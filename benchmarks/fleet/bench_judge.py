@@ -6,8 +6,9 @@ Wide rows (`verdicts.window.COLUMNS`) are made an hour at a time and put on disk
 100,000 clients), which are mapped into memory one after the other, as `fleet run` hands them to `verdicts.judge`:
 sorted by instances, one row per instance and one per instance and broker, of clusters with 1,000 instances and nine
 brokers, five instances a client id, 60 % Java, 25 % librdkafka, 15 % franz-go. One instance in a hundred is replaced
-an hour, and one client id in two hundred is ill every other hour. Each fleet is judged in a process of its own. Prints
-one JSON object per fleet: seconds and CPU of a day, by those of all hours but the first, and the largest resident set.
+an hour, and one client id in two hundred is ill every other hour. `--tasks` divides the clusters among as many
+processes, as `fleet run` does from 20,000 instances a core on. Prints one JSON object per fleet: seconds of a day (by
+the slowest process of each hour) and CPU of all, by those of all hours but the first, and the sum of the resident sets.
 """
 
 import argparse
@@ -15,13 +16,12 @@ import json
 import platform
 import resource
 import statistics
-import subprocess
-import sys
 import time
 from datetime import UTC, datetime
+from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -177,10 +177,32 @@ def _mapped(path: Path) -> Table:
     return pa.ipc.open_file(pa.memory_map(str(path))).read_all()
 
 
-def measure(clients: int, hours: int) -> dict[str, Any]:
-    """The figures of one fleet."""
+class Hours(NamedTuple):
+    """What a process measured.
+
+    Attributes:
+        links: of its clients, in the last window.
+        seconds, cpu_s: of each hour [s].
+        rss_mb: largest resident set after each hour [MiB].
+        rank_s, keep_s: of the verdicts, and of the memory's storage [s].
+        verdicts: number of them.
+        kept_mb: size of the stored memory [MB].
+    """
+
+    links: int
+    seconds: list[float]
+    cpu_s: list[float]
+    rss_mb: list[int]
+    rank_s: float
+    keep_s: float
+    verdicts: int
+    kept_mb: float
+
+
+def measured(clients: int, hours: int, seed: int, together: Any) -> Hours:
+    """The figures of some clients, whose hours begin when all processes of a `threading.Barrier` are ready."""
     keep_freed_memory()
-    fleet, memory, rules = Fleet(clients), Memory(), default_rules()
+    fleet, memory, rules = Fleet(clients, seed), Memory(), default_rules()
     seconds, cpu_s, largest = [], [], []
     for first in range(0, hours * _WINDOWS_AN_HOUR, _WINDOWS_AN_HOUR):
         with TemporaryDirectory(prefix="bench-judge-") as directory:
@@ -188,30 +210,44 @@ def measure(clients: int, hours: int) -> dict[str, Any]:
             known = fleet.clients(first)
             for number, path in enumerate(paths):
                 _write(fleet.window(first + number), path)
+            together.wait()
             begin, begin_cpu = time.perf_counter(), time.process_time()
             judge(map(_mapped, paths), known, memory, rules)
             seconds.append(time.perf_counter() - begin)
             cpu_s.append(time.process_time() - begin_cpu)
-        largest.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+            together.wait()
+        largest.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
     begin = time.perf_counter()
     count = ranked(memory, rules).num_rows
     rank_s = time.perf_counter() - begin
     begin = time.perf_counter()
-    parts = memory.parts()
-    steady = seconds[1:] or seconds
+    kept_mb = sum(map(len, memory.parts().values())) / 1e6
+    return Hours(len(fleet._row), seconds, cpu_s, largest, rank_s, time.perf_counter() - begin, count, kept_mb)
+
+
+def measure(clients: int, hours: int, tasks: int) -> dict[str, Any]:
+    """The figures of one fleet."""
+    spawn = get_context("spawn")
+    with spawn.Manager() as manager, spawn.Pool(tasks) as pool:
+        together = manager.Barrier(tasks)
+        given = [(clients // tasks, hours, 1 + number, together) for number in range(tasks)]
+        each = pool.starmap(measured, given, chunksize=1)
+    seconds = [max(own) for own in zip(*(one.seconds for one in each), strict=True)]
+    cpu_s = [sum(own) for own in zip(*(one.cpu_s for one in each), strict=True)]
     return {
         "clients": clients,
         "hours": hours,
-        "links": len(fleet._row),
-        "s_per_day": round(statistics.mean(steady) * _HOURS_A_DAY, 1),
-        "s_per_day_of_fastest_hour": round(min(steady) * _HOURS_A_DAY, 1),
-        "cpu_s_per_day": round(statistics.mean(cpu_s[len(cpu_s) - len(steady) :]) * _HOURS_A_DAY, 1),
-        "rank_s": round(rank_s, 3),
-        "verdicts": count,
-        "keep_s": round(time.perf_counter() - begin, 3),
-        "kept_mb": round(sum(map(len, parts.values())) / 1e6, 1),
-        "rss_mb_after_an_hour": largest[0] // 1024,
-        "rss_mb": largest[-1] // 1024,
+        "tasks": tasks,
+        "links": sum(one.links for one in each),
+        "s_per_day": round(statistics.mean(seconds[1:] or seconds) * _HOURS_A_DAY, 1),
+        "s_per_day_of_fastest_hour": round(min(seconds[1:] or seconds) * _HOURS_A_DAY, 1),
+        "cpu_s_per_day": round(statistics.mean(cpu_s[1:] or cpu_s) * _HOURS_A_DAY, 1),
+        "rank_s": round(max(one.rank_s for one in each), 3),
+        "verdicts": sum(one.verdicts for one in each),
+        "keep_s": round(max(one.keep_s for one in each), 3),
+        "kept_mb": round(sum(one.kept_mb for one in each), 1),
+        "rss_mb_after_an_hour": sum(one.rss_mb[0] for one in each),
+        "rss_mb": sum(one.rss_mb[-1] for one in each),
         "python": platform.python_version(),
     }
 
@@ -220,13 +256,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--clients", type=int, nargs="*", default=[10_000, 100_000])
     parser.add_argument("--hours", type=int, default=3, help="that are judged of a day's 24")
+    parser.add_argument("--tasks", type=int, default=1, help="processes that judge some of the clusters each")
     given = parser.parse_args()
-    if len(given.clients) == 1:
-        print(json.dumps(measure(given.clients[0], given.hours)))
-        return
-    for clients in given.clients:  # a process each: the largest resident set is that of the process
-        size = ("--clients", str(clients), "--hours", str(given.hours))
-        subprocess.run([sys.executable, __file__, *size], check=True)
+    for clients in given.clients:
+        print(json.dumps(measure(clients, given.hours, given.tasks)), flush=True)
 
 
 if __name__ == "__main__":
