@@ -18,8 +18,8 @@ from fleetgauge.verdicts.declare import (
     of_clients,
 )
 from fleetgauge.verdicts.families.beside_traffic import beside_traffic, per_instance
+from fleetgauge.verdicts.families.commits import fetches_wait_as_usual
 from fleetgauge.verdicts.families.groups import has_most_work, lag_trend
-from fleetgauge.verdicts.families.latency import fetches_wait_as_usual
 from fleetgauge.verdicts.memory import Memory
 from fleetgauge.verdicts.rules import Figures
 from fleetgauge.verdicts.window import LIBRDKAFKA, Window

@@ -17,8 +17,8 @@ import numpy as np
 
 from fleetgauge.verdicts.arrow import Numbers, as_numpy, pa
 from fleetgauge.verdicts.declare import OWN_HISTORY, Finding, Threshold, Verdict, amount, of_subjects
+from fleetgauge.verdicts.families.commits import commits_of
 from fleetgauge.verdicts.families.groups import lag_trend
-from fleetgauge.verdicts.families.latency import commits_of
 from fleetgauge.verdicts.families.parts import parts_of
 from fleetgauge.verdicts.families.peers import without_number
 from fleetgauge.verdicts.memory import Memory

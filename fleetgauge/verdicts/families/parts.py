@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 
 from fleetgauge.verdicts.arrow import Numbers
+from fleetgauge.verdicts.declare import Threshold
 from fleetgauge.verdicts.families.busy import Excess, excess_of
 from fleetgauge.verdicts.memory import Memory
 from fleetgauge.verdicts.paths import Paths, paths_of
@@ -369,3 +370,16 @@ def _less_common(effect: Numbers, cluster: Numbers, least_nodes: float) -> Numbe
 def to_ms(log: Numbers) -> Numbers:
     """Latencies [ms] of their logarithms: see `Parts.value`."""
     return np.expm1(log)
+
+
+def longer_than_usual(
+    expected: Numbers, effect: Numbers, factor: float, least_ms: float, says: str,
+    metric: str = "request_latency_avg_ms", noise: Numbers | None = None, **more: Numbers,
+) -> Threshold:  # fmt: skip
+    """Test that is bad where the effect is above the factor, and above `least_ms`."""
+    observed = to_ms(expected + effect)
+    bound = np.maximum(to_ms(expected + np.log(factor)), to_ms(expected) + least_ms)
+    return Threshold(
+        metric=metric, unit="ms", observed=observed, bound=bound, expected=to_ms(expected), says=says,
+        more=more, is_mean=True, noise=noise,
+    )  # fmt: skip
