@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from fleetgauge.fleet.arrow import Table, pa, pc, to_list
+from fleetgauge.fleet.arrow import Array, Table, pa, pc, to_list
 from fleetgauge.fleet.explain.links import MOST_INSTANCES, LookedAt
 from fleetgauge.fleet.explain.subjects import Subject
 from fleetgauge.fleet.measures.rows import Numbers, filled, one
@@ -195,8 +195,9 @@ def over_time(
         wanted |= {longest for name, (_, longest) in _LONGEST.items() if name in wanted}
         columns -= frozenset(MEASURES) - wanted
     rows = judged_rows(windows or store.snapshot(catalog.WINDOWS), where, columns).combine_chunks()
+    of_franz_go = one(clients.filter(pc.equal(clients["dialect"], "franz-go").fill_null(False))["client_instance_id"])
     return [
-        _figures(each, sample, times, rows, _trends(store, each, times))
+        _figures(each, sample, times, rows, _trends(store, each, times), of_franz_go)
         for each, sample, times in zip(asked, samples, map(_times, chosen), strict=True)
     ]
 
@@ -293,12 +294,12 @@ def _trends(store: Store, asked: Asked, windows: Any) -> Table:
     return store.snapshot(catalog.GROUP_TRENDS).table(names, where).sort_by("window_start")
 
 
-def _figures(asked: Asked, sample: _Sample, windows: Any, rows: Table, trends: Table) -> OverTime:
+def _figures(asked: Asked, sample: _Sample, windows: Any, rows: Table, trends: Table, of_franz_go: Array) -> OverTime:
     subject = asked.subject
     ids = pa.array([*sample.own, *sample.peers], pa.string())
     is_named = pc.and_(pc.equal(rows["cluster_id"], subject.cluster_id), pc.is_in(rows["client_instance_id"], ids))
     is_named = pc.and_(is_named, pc.is_in(rows["window_start"], windows))
-    parts = _Parts(rows.filter(is_named), trends, sample.own, subject.node_id)
+    parts = _Parts(rows.filter(is_named), trends, sample.own, subject.node_id, of_franz_go)
     latency = parts.named("request latency", _LATENCY)
     series = [_series(latency, _LATENCY, "ms", asked.since, parts.windows, parts.latencies())]
     if subject.node_id is None:
@@ -337,12 +338,21 @@ class _Values(NamedTuple):
 class _Parts:
     """Judged rows of a subject and its peers, and the trends of its group.
 
-    Attributes:
+    Args:
         rows: `verdicts.window.COLUMNS`.
+        trends: of GROUP_TRENDS.
+        own: instances of the subject.
+        node_id: of a node or path.
+        of_franz_go: instances of franz-go.
+
+    Attributes:
+        rows: the same rows.
         windows: beginnings, in their order.
     """
 
-    def __init__(self, rows: Table, trends: Table, own: Collection[str], node_id: int | None) -> None:
+    def __init__(
+        self, rows: Table, trends: Table, own: Collection[str], node_id: int | None, of_franz_go: Array
+    ) -> None:
         self.rows, self._trends, self._node_id = rows.combine_chunks(), trends, node_id
         of_both = [each["window_start"].cast(_TIME) for each in (rows, trends)]
         starts = pc.unique(pa.chunked_array([chunk for column in of_both for chunk in column.chunks], _TIME)).sort()
@@ -351,8 +361,8 @@ class _Parts:
         is_own = pc.is_in(one(self.rows["client_instance_id"]), value_set=pa.array(own, pa.string()))
         self._is_own: Numbers = is_own.to_numpy(zero_copy_only=False)
         self._is_client: Numbers = one(self.rows["role"]).is_null().to_numpy(zero_copy_only=False)
-        ids = self.rows["client_instance_id"].filter(pc.equal(self.rows["dialect"], "franz-go").fill_null(False))
-        self._is_franz_go: Numbers = pc.is_in(one(self.rows["client_instance_id"]), value_set=one(ids)).to_numpy(False)
+        is_franz_go = pc.is_in(one(self.rows["client_instance_id"]), value_set=of_franz_go)
+        self._is_franz_go: Numbers = is_franz_go.to_numpy(zero_copy_only=False)
         self._is_longest = bool(self._is_own.any() and self._is_franz_go[self._is_own].all())
 
     def named(self, name: str, column: str) -> str:

@@ -127,6 +127,15 @@ def test_what_its_own_instances_do_not_send_is_not_judged(tables: Path) -> None:
     pytest.fail("the fleet has no franz-go consumer")
 
 
+def test_a_path_of_franz_go_is_plotted_by_its_longest_requests(tables: Path) -> None:
+    clients = rows_of(tables, "silver/clients")
+    client = next(row for row in clients if (row["dialect"], row["role"]) == ("franz-go", "producer"))
+    (found,) = explained(tables, f"{client['client_id']}@1", "--kind", "path")
+    (series,) = [each for each in found["over_time"]["series"] if each["metric"] == "request_latency_avg_ms"]
+    assert series["name"] == "longest request"
+    assert min(value for value in series["values"] if value is not None) > 1
+
+
 def test_a_node_is_explained_beside_the_other_nodes(tables: Path) -> None:
     for found in explained(tables, "node", "1"):
         (series,) = found["over_time"]["series"]
