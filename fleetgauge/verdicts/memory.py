@@ -394,7 +394,7 @@ def renamed(kind: str, codes: Numbers, new: Mapping[str, Numbers]) -> Numbers:
     return np.where((client >= 0) & (node >= 0), client * PATHS + node, -1)
 
 
-def _renamed(of_instances: Mapping[str, float], new: Numbers) -> dict[str, float]:
+def _renamed(of_instances: Mapping[str, Any], new: Numbers) -> dict[str, Any]:
     """Values by the new numbers of their instances, without those that are forgotten; that of "" stays."""
     now = {name: str(new[int(name)]) if name else "" for name in of_instances}
     return {now[name]: value for name, value in of_instances.items() if now[name] != "-1"}

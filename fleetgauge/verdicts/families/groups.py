@@ -26,9 +26,9 @@ _EXPECTED: Final = 2.0
 _SEEN_LATER_US: Final = 300_000_000
 """Time after its first push within which a member's start shows in the counts of the others [us]."""
 
-_Event = tuple[int, float, float, dict[str, float]]
-"""A window's beginning [us], the time that the busiest member of a group spent on rebalances [s], those that starts of
-members explain, and the rebalances that members count, by the number of their instance; by "" those of gateways."""
+_Event = tuple[int, float, dict[str, tuple[float, float]]]
+"""A window's beginning [us], the rebalances of a group that starts of members explain, and those that members count
+with the time that they spent on them [s], by the number of their instance; by "" those that gateways count."""
 
 
 class _Rebalances(NamedTuple):
@@ -36,7 +36,7 @@ class _Rebalances(NamedTuple):
 
     Attributes:
         of_members: of each row.
-        busy_s: time that the busiest member spent on them [s]; 0 where a member started.
+        busy_s: time that each row's member spent on them [s]; 0 where a member of its group started.
         expected: that starts of members in the window explain.
         by_traffic: as gateways count them.
         is_seen: True where gateways count them and members do not.
@@ -66,13 +66,12 @@ def _rebalances(window: Window, memory: Memory) -> _Rebalances:
     # librdkafka counts none, but sends their time and its mean
     counted = np.where(total_ms == 0, 0.0, np.rint(total_ms / np.maximum(mean_ms, 1.0)))
     of_members = np.fmax(rows.number("rebalances"), counted)
-    busy = groups.max(total_ms / 1000 / window.seconds)
-    is_sent = ~(np.isnan(groups.max(of_members)) & np.isnan(busy))
+    is_sent = ~(np.isnan(groups.max(of_members)) & np.isnan(groups.max(total_ms)))
     by_traffic = np.full(len(groups), np.nan) if window.traffic is None else window.traffic.of_groups(groups.codes)
     is_seen = ~is_sent & ~np.isnan(by_traffic)
     return _Rebalances(
         of_members=of_members,
-        busy_s=np.where(groups.count(came) > 0, 0.0, np.nan_to_num(busy)) * window.length_s,
+        busy_s=np.where(np.append(groups.count(came) > 0, False)[groups.of_row], 0.0, np.nan_to_num(total_ms) / 1000),
         expected=_EXPECTED * groups.count(is_new & (began_us >= window.begin_us)),
         by_traffic=by_traffic,
         is_seen=is_seen,
@@ -85,6 +84,7 @@ def _of_the_hour(window: Window, memory: Memory, now: _Rebalances, figures: Figu
 
     Each member's are added up, and at least half of the members count so many: in a short window not all members push,
     and one that pushes before a rebalance at the end of a window has it in the next one. Less those that are expected.
+    The share is that of the busiest member.
     Adds the window to the remembered hour.
     """
     groups = window.groups
@@ -100,30 +100,35 @@ def _of_the_hour(window: Window, memory: Memory, now: _Rebalances, figures: Figu
         place = int(np.searchsorted(groups.codes, int(code)))
         if place == len(groups) or groups.codes[place] != int(code):
             continue
-        expected, events = sum(each[2] for each in events), [each for each in events if each[0] > after_us]
-        of_most = [each[0] for each in events if each[1] > 0 or each[3]]
+        expected, events = sum(each[1] for each in events), [each for each in events if each[0] > after_us]
+        of_most = [each[0] for each in events if each[2]]
         is_lasting = len(of_most) >= figures["least_windows"]
         if is_lasting and of_most[-1] >= window.begin_us - figures["quiet_s"] * 1_000_000:
             own = groups.rows_of(place)
             names = [""] if now.is_seen[place] else map(str, window.instance[own[~np.isnan(now.of_members[own])]])
-            counts = sorted(sum(each[3].get(name, 0.0) for each in events) for name in names)
+            counts = sorted(sum(each[2].get(name, (0.0, 0.0))[0] for each in events) for name in names)
             per_hour[place] = max(counts[len(counts) // 2] - expected, 0.0) if counts else 0.0
-            share[place] = sum(each[1] for each in events) / 3600
+            members = {name for each in events for name in each[2]}
+            busy_s = (sum(each[2].get(name, (0.0, 0.0))[1] for each in events) for name in members)
+            share[place] = max(busy_s, default=0.0) / 3600
     return per_hour, share
 
 
 def _remember(window: Window, now: _Rebalances, past: dict[str, list[_Event]]) -> None:
     """Adds a window to the remembered hour of each group."""
     groups = window.groups
-    counts = (groups.of_row >= 0) & (now.of_members > 0)
+    counts = (groups.of_row >= 0) & ((now.of_members > 0) | (now.busy_s > 0))
     seen = np.where(now.is_seen, np.nan_to_num(now.by_traffic), 0.0)
-    has_any = (seen > 0) | (now.busy_s > 0) | (now.expected > 0) | (groups.count(counts) > 0)
+    has_any = (seen > 0) | (now.expected > 0) | (groups.count(counts) > 0)
+    each_of = np.stack([np.nan_to_num(now.of_members), now.busy_s], axis=1)
     for place in np.flatnonzero(has_any).tolist():
         own = groups.rows_of(place)
-        of_members = {str(window.instance[row]): float(now.of_members[row]) for row in own[counts[own]].tolist()}
+        own = own[counts[own]]
+        names = map(str, window.instance[own].tolist())
+        of_members = dict(zip(names, map(tuple, each_of[own].tolist()), strict=True))
         if seen[place] > 0:
-            of_members[""] = float(seen[place])
-        event = (window.begin_us, float(now.busy_s[place]), float(now.expected[place]), of_members)
+            of_members[""] = (float(seen[place]), 0.0)
+        event = (window.begin_us, float(now.expected[place]), of_members)
         past.setdefault(str(groups.codes[place]), []).append(event)
 
 

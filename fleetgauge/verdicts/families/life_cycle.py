@@ -67,7 +67,8 @@ def _crash_loop(window: Window, memory: Memory, figures: Figures) -> Finding:
         lives = short[known["client"][short] == client]
         gap_us = figures["gap_s"] * _US + 2 * interval_us[lives].max()  # when a push is seen of either
         known_after_us = _LONGEST_INTERVALS * interval_us[lives].max()  # the end of a life
-        goes_on_us = window.end_us - gap_us - known_after_us - window.length_s * _US
+        # The next life counts once it has ended, and may be as long as a short one.
+        goes_on_us = window.end_us - gap_us - known_after_us - max(window.length_s, figures["life_s"]) * _US
         chain = _chain(first[lives], last[lives], gap_us, goes_on_us)
         # For Java's producers the absence of a terminating push proves nothing: a crash loop shows in irregular starts,
         # or in a first life that follows a long one, which a job's does not.

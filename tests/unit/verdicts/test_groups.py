@@ -33,6 +33,26 @@ def test_one_that_only_sends_times_is_judged_by_them() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("window_s", [60, 300])
+@pytest.mark.parametrize(("busy_s", "is_found"), [(34.0, True), (12.0, False)])
+def test_time_spent_on_rebalances_is_that_of_a_member_whatever_the_window(
+    window_s: int, busy_s: float, is_found: bool
+) -> None:
+    """Two members push every five minutes, in different minutes, how long they rebalanced since: 11 % of the time, or
+    4 % each.
+    """
+
+    def rows(number: int) -> list[Row]:
+        minutes = range(number * window_s // 60, (number + 1) * window_s // 60)
+        busy = {"pushes": 1, "push_interval_ms": 300_000, "rebalance_latency_total_ms": busy_s * 1000}
+        found = [member(at, **busy) for at in (0, 3) for each in minutes if each % 5 == at]
+        return [*found, *(client(f"other-{at}") for at in range(3))]
+
+    judged = Judged(window_s=window_s).windows(90 * 60 // window_s, rows)
+    assert [found[:2] for found in judged.found] == ([("rebalance-storm", "billing")] if is_found else [])
+
+
+@pytest.mark.slow
 def test_a_rebalance_between_two_windows_is_not_counted_in_both() -> None:
     """Twice each 25 minutes, at most six within an hour: some members see one of them in the next window."""
 

@@ -23,12 +23,13 @@ def others(count: int = 5) -> list[Row]:
 
 
 def lives(judged: Judged, every: float, length: float, *, terminated: bool = False) -> Judged:
-    """Instances of `job` one after the other, each so many minutes after the last began."""
+    """Instances of `job` one after the other for an hour, each so many minutes after the last began."""
+    minutes = judged.window_s // 60
     spans = [(every * number, every * number + length) for number in range(int(60 / every))]
     judged.clients = [known(f"job-{at}", *span, terminated=terminated) for at, span in enumerate(spans)]
 
     def rows(number: int) -> list[Row]:
-        begin, end = 5 * number, 5 * number + 5
+        begin, end = minutes * number, minutes * (number + 1)
         found = [
             client("job", f"job-{at}", dialect="librdkafka", seen_at=int(NOON_US + min(last, end - 0.1) * MINUTE_US))
             for at, (first, last) in enumerate(spans)
@@ -36,7 +37,7 @@ def lives(judged: Judged, every: float, length: float, *, terminated: bool = Fal
         ]
         return [*found, *others()]
 
-    return judged.windows(12, rows)
+    return judged.windows(60 // minutes, rows)
 
 
 @pytest.mark.slow
@@ -47,6 +48,14 @@ def test_instances_that_end_and_come_back_at_once_are_a_crash_loop() -> None:
     assert (row["instance_count"] >= 3, row["client_id"]) == (True, "job")
     judged.windows(30, lambda _: others())
     assert judged.rows[0]["state"] == "cleared"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("window_s", [60, 300])
+def test_a_crash_loop_of_long_lives_is_one_row_whatever_the_window(window_s: int) -> None:
+    """A life of nine minutes is known to have ended three push intervals after its last push."""
+    judged = lives(Judged(window_s=window_s), every=10, length=9)
+    assert judged.found == [("crash-loop", "job", "open")]
 
 
 @pytest.mark.slow
