@@ -56,12 +56,12 @@ def commits_of(window: Window, memory: Memory, figures: Figures) -> Commits:
 
 
 def _commits(window: Window, memory: Memory, figures: Figures) -> Commits:
-    """Commits without the delay of each group's coordinator, or the longest of its cluster where that is not known.
+    """Commits without the delay of each group's coordinator, or one of its cluster where that is not known.
 
     A coordinator's delay is that of its node, or that of the commits of most clients that it coordinates, if longer:
     its other requests may be fast.
 
-    A delay is known to a third (`_UNCERTAIN`), and commits may see less of it. If one broker takes 100 ms longer,
+    A delay is known to a third (`_UNCERTAIN`), and commits may see less of a coordinator's. If it takes 100 ms longer,
     commits of 3 ms, as usual, do not have its delay, and are as they are; of 30 or 110 ms less is left than is
     uncertain, so that nothing is known of the client; of 160 ms 60 ms are left.
     """
@@ -72,8 +72,6 @@ def _commits(window: Window, memory: Memory, figures: Figures) -> Commits:
     is_longest = window.dialect == FRANZ_GO
     if is_longest.any():
         commit_ms = np.minimum(commit_ms, _by_share(usual, window, memory, of_nodes))
-    by_cluster = np.zeros(int(window.cluster.max(initial=-1)) + 1)
-    np.maximum.at(by_cluster, paths.cluster, np.nan_to_num(parts.node_delay_ms))
     nodes, at = numbered(coordinator)
     of_node = np.zeros(len(nodes))
     is_known = np.isin(paths.nodes, nodes)
@@ -83,7 +81,9 @@ def _commits(window: Window, memory: Memory, figures: Figures) -> Commits:
     longer_ms = np.where(nodes[of_client] >= 0, clients.median(commit_ms) - to_ms(usual), np.nan)
     many = np.bincount(of_client[~np.isnan(longer_ms)], minlength=len(nodes)) >= LEAST_CLIENTS
     of_node = np.where(many, np.fmax(of_node, medians(of_client, longer_ms, len(nodes))), of_node)
-    delay_ms = np.where(coordinator >= 0, of_node[at], by_cluster[window.cluster])
+    more_ms = commit_ms - to_ms(usual)[clients.of_row]
+    anywhere_ms = _delay_anywhere(window, parts, commit_ms, more_ms, of_nodes)
+    delay_ms = np.where(coordinator >= 0, of_node[at], anywhere_ms)
     is_without = np.log1p(commit_ms) - usual[clients.of_row] < ALIKE
     delay_ms = np.where(is_without, 0.0, delay_ms)
     own_ms = np.fmax(commit_ms - delay_ms, 0.0) + 0 * commit_ms
@@ -94,6 +94,33 @@ def _commits(window: Window, memory: Memory, figures: Figures) -> Commits:
     called = np.full(len(clients), "offset commits", object)
     called[clients.count(is_longest) > 0] = "the longest offset commits"
     return Commits(own_ms, of_clients_ms, uncertain_ms, called)
+
+
+def _delay_anywhere(window: Window, parts: Parts, commit_ms: Numbers, more_ms: Numbers, figures: Figures) -> Numbers:
+    """Longest delay of a broker that the commits of each row may have if its coordinator is not known [ms].
+
+    A commit that takes less than two thirds (see `_UNCERTAIN`) of a broker's delay is not that broker's: one of 43 ms
+    while a broker takes 330 ms longer. If the client's fetches from most brokers, beside their delays, take longer by
+    half of what its commits do, the delay is its own.
+
+    Args:
+        window: of the rows.
+        parts: of its latencies.
+        commit_ms: of each row.
+        more_ms: what they take more than usual.
+        figures: of slow-node.
+    """
+    nodes = paths_of(window).cluster, np.nan_to_num(parts.node_delay_ms)
+    delay_ms = np.zeros(len(window))
+    for cluster, longer_ms in zip(*(each[nodes[1] > figures["least_ms"]].tolist() for each in nodes), strict=True):
+        has = (window.cluster == cluster) & (commit_ms >= (1 - _UNCERTAIN) * longer_ms)
+        delay_ms[has] = np.maximum(delay_ms[has], longer_ms)
+    clients = window.clients
+    wanted = clients.count((delay_ms > 0) & (window.coordinator < 0) & (more_ms > figures["least_ms"])) > 0
+    if wanted.any():
+        fetches_ms = _fetches_by_path(window, parts, wanted)[1][clients.of_row]
+        delay_ms[wanted[clients.of_row] & (fetches_ms > _OF_COMMITS * more_ms)] = 0.0
+    return delay_ms
 
 
 def _commit_ms(window: Window) -> Numbers:
