@@ -319,7 +319,14 @@ class Memory:
         for name in ("cluster", *_OF_NAMES):
             if name in new:
                 known[name][:] = np.where(known[name] >= 0, np.append(new[name], -1)[known[name]], -1)
-        of_clients = "queue", "idle", "commit_latency_avg_ms", "commit_share", "fetch_latency_avg_ms"
+        of_clients = (
+            "queue",
+            "idle",
+            "commit_latency_avg_ms",
+            "commit_share",
+            "fetch_latency_avg_ms",
+            "fetch_latency_max_ms",
+        )
         for name, kind in (("lag", "instance"), ("lag trend", "group"), *((name, "client") for name in of_clients)):
             history = self.history(name)
             history.rename(new[kind][history.keys])

@@ -33,10 +33,10 @@ MEASURES: Final = (
     "record_queue_time_avg_ms", "buffer_wait_ratio_avg", "buffer_exhausted_records", "records_sent", "record_errors",
     "record_retries", "record_error_pushes", "produce_throttle_avg_ms", "produce_throttle_max_ms",
     "produce_throttled", "fetch_throttle_avg_ms", "fetch_throttle_max_ms", "fetch_throttled", "lag_records",
-    "records_consumed", "fetch_rate_per_s", "fetch_size_avg_bytes", "fetch_latency_avg_ms", "poll_idle_ratio_avg",
-    "last_poll_seconds_ago", "time_between_poll_avg_ms", "time_between_poll_max_ms", "network_thread_poll_avg_ms",
-    "commits", "commit_latency_avg_ms", "commit_latency_max_ms", "assigned_partitions", "rebalances",
-    "rebalance_latency_total_ms", "rebalance_latency_avg_ms", "clock_skew_min_ms", "clock_skew_max_ms",
+    "records_consumed", "fetch_rate_per_s", "fetch_size_avg_bytes", "fetch_latency_avg_ms", "fetch_latency_max_ms",
+    "poll_idle_ratio_avg", "last_poll_seconds_ago", "time_between_poll_avg_ms", "time_between_poll_max_ms",
+    "network_thread_poll_avg_ms", "commits", "commit_latency_avg_ms", "commit_latency_max_ms", "assigned_partitions",
+    "rebalances", "rebalance_latency_total_ms", "rebalance_latency_avg_ms", "clock_skew_min_ms", "clock_skew_max_ms",
 )  # fmt: skip
 _NUMBERS: Final = ("push_interval_ms", "pushes")
 _READ_LATER: Final = ("client_id", "principal", "seen_at")
@@ -457,6 +457,11 @@ class Window:
         return nodes
 
     @cached_property
+    def link_longest_ms(self) -> Numbers:
+        """Longest latency of each of `links` [ms]."""
+        return self._links.number("request_latency_max_ms")[self.links.at] if len(self.links.at) else np.zeros(0)
+
+    @cached_property
     def link_rates(self) -> Numbers:
         """Requests per second of each of `links`: of its client to all nodes, where they are not known by node."""
         if not len(self.links.at):
@@ -466,7 +471,7 @@ class Window:
 
     def detach(self) -> None:
         """Reads the columns that verdicts use, and drops the table."""
-        self.links, self.link_rates, self.coordinator  # noqa: B018 - computed while its table is there
+        self.links, self.link_rates, self.link_longest_ms, self.coordinator  # noqa: B018 - computed while its table is there
         self.rows.detach()
         del self._links
 

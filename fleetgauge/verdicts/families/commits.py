@@ -15,7 +15,7 @@ from fleetgauge.verdicts.families.parts import ALIKE, Parts, longer_than_usual, 
 from fleetgauge.verdicts.memory import Memory
 from fleetgauge.verdicts.paths import paths_of
 from fleetgauge.verdicts.rules import Figures
-from fleetgauge.verdicts.window import FRANZ_GO, JAVA, Window, medians, numbered
+from fleetgauge.verdicts.window import CONSUMER, FRANZ_GO, JAVA, Window, medians, numbered
 from fleetgauge.verdicts.witnesses.waits import LEAST_CLIENTS, waits_for_poll
 
 _UNCERTAIN: Final = 1 / 3
@@ -27,6 +27,9 @@ _UNCERTAIN_OF_LONGEST: Final = 3.0
 _OF_COMMITS: Final = 0.5
 """Least delay of a slow client's fetches, as a share of the delay of its commits: a fetch that waits for data has all
 of it if there is none, and less if more data arrived meanwhile."""
+
+_LONGEST_WAIT_MS: Final = 500.0
+"""Time for which a broker holds a fetch without data by default, of Java and librdkafka."""
 
 _UNSURE: Final = 2.5
 """Distance within which a fetch may have a delay [times its noise, which is a mean distance: two standard deviations].
@@ -172,6 +175,10 @@ def slow_commits(window: Window, memory: Memory, parts: Parts, figures: Figures)
     of what the commits are, and by more than its noise. If it usually differs by 10 ms, 380 ms prove nothing: only one
     of less than 375 ms is clearly without the delay. franz-go's fetches never show a delay (a share of 1 is their
     wait), so that its commits count alone.
+
+    A mean follows the traffic, as fetches wait longer for less data. The longest of a consumer that sometimes waits to
+    the end, for 500 ms, does not: it is asked where the usual one is that long. Of one broker alone it may be the path
+    to the coordinator: where links do not send it (Java before 4.0), the mean has to be longer, too.
     """
     of_nodes, clients = figures.of["slow-node"], window.clients
     own = commits_of(window, memory, figures)
@@ -179,6 +186,8 @@ def slow_commits(window: Window, memory: Memory, parts: Parts, figures: Figures)
     _, expected = _beside_usual("commit_latency_avg_ms", np.log1p(_commit_ms(window)), window, memory, of_nodes)
     taken = np.log1p(_no_wait(window, "fetch_latency_avg_ms"))
     fetches, usual = _beside_usual("fetch_latency_avg_ms", taken, window, memory, of_nodes)
+    of_rows, by_links = _longest_fetches(window)
+    longest, usual_longest = _beside_usual("fetch_latency_max_ms", np.log1p(of_rows), window, memory, of_nodes)
     effect, more_ms = commits - expected, to_ms(commits) - to_ms(expected)
     may_be = (effect > np.log(figures["factor"])) & (more_ms > figures["least_ms"])
     effect[may_be & (more_ms < own.uncertain_ms)] = np.nan
@@ -192,6 +201,13 @@ def slow_commits(window: Window, memory: Memory, parts: Parts, figures: Figures)
         is_longer = longer > np.log(figures["fetches_factor"])
         is_longer |= (longer_ms > _OF_COMMITS * more_ms) & (~has_paths | (longer > noise))
         is_none = longer + unsure < np.log1p(to_ms(usual) + more_ms) - usual
+        shows = (to_ms(usual_longest) >= _LONGEST_WAIT_MS) & (to_ms(usual) < _LONGEST_WAIT_MS) & ~np.isnan(longest)
+        noise = memory.history("fetch_latency_max_ms").noise(clients.codes) * of_five_minutes(window)
+        beyond_ms = to_ms(longest) - to_ms(usual_longest)
+        is_beyond = (beyond_ms > _OF_COMMITS * more_ms) & (longest - usual_longest > noise)
+        is_longer = np.where(shows, is_beyond & (is_longer | (clients.count(by_links) > 0)), is_longer)
+        has_delay = np.log1p(to_ms(usual_longest) + more_ms)
+        is_none = np.where(shows, longest + _UNSURE * noise < has_delay, is_none)
         rest = np.where(is_none, np.fmin(effect, 0.0), np.nan)
         effect = np.where(is_asked & ~is_longer, rest, effect)
     noise = memory.history("commit_latency_avg_ms").noise(clients.codes) * of_five_minutes(window)
@@ -201,6 +217,19 @@ def slow_commits(window: Window, memory: Memory, parts: Parts, figures: Figures)
         "{called} of {subject} take {observed} (usually {expected}){too}, while the brokers are healthy",
         "commit_latency_avg_ms", noise, called=own.called, too=too,
     )  # fmt: skip
+
+
+def _longest_fetches(window: Window) -> tuple[Numbers, Numbers]:
+    """Longest fetch of each row [ms], from most of its brokers where links tell it; and True for rows whose links do.
+
+    NaN where its consumer was away from poll() long enough to explain it.
+    """
+    links = window.links
+    is_fetch = (links.role == CONSUMER) & ~np.isnan(window.link_longest_ms)
+    of_links = medians(np.where(is_fetch, links.row, -1), window.link_longest_ms, len(window), low=True)
+    longest_ms = np.where(np.isnan(of_links), window.rows.number("fetch_latency_max_ms"), of_links)
+    is_away = np.isnan(_no_wait(window, "fetch_latency_avg_ms"))
+    return np.where(is_away, np.nan, longest_ms), ~np.isnan(of_links)
 
 
 def _beside_usual(

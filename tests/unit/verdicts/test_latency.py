@@ -409,6 +409,49 @@ def test_fetches_that_wait_for_data_show_a_delay_in_milliseconds(more_ms: float,
     assert (("slow-client", "reader") in [each[:2] for each in found]) is is_found
 
 
+@pytest.mark.parametrize(
+    ("slow_nodes", "by_links", "mean_ms", "is_found"),
+    [
+        ((1, 2, 3), True, 345.0, True),
+        ((1,), True, 375.0, False),  # the path to its coordinator, while less is written for it
+        ((1, 2, 3), False, 375.0, True),
+        ((1, 2, 3), False, 345.0, False),  # Java before 4.0: may be one path
+    ],
+)
+def test_the_longest_fetches_tell_a_delay_from_traffic(
+    slow_nodes: tuple[int, ...], by_links: bool, mean_ms: float, is_found: bool
+) -> None:
+    """Fetches wait 345 ms for data, some to the end, for 516 ms; commits of 4 ms take 45 ms more."""
+
+    def rows(more_ms: float, mean_ms: float) -> list[Row]:
+        longest = {node: 516.0 + more_ms * (node in slow_nodes) for node in (1, 2, 3)}
+        row = client(
+            "reader", commit_latency_avg_ms=4.0 + more_ms, fetch_latency_avg_ms=mean_ms,
+            fetch_latency_max_ms=max(longest.values()),
+        )  # fmt: skip
+        links = with_links(row, dict.fromkeys(longest, mean_ms), "consumer")
+        for link in links[1:]:
+            link["request_latency_max_ms"] = longest[link["node_id"]]
+        return [*(links if by_links else links[:1]), *fleet(0, {})]
+
+    judged = Judged().windows(24, lambda number: rows(0.0, 345.0 + number % 2))
+    found = judged.windows(4, lambda _: rows(45.0, mean_ms)).found
+    assert found == ([("slow-client", "reader", "open")] if is_found else [])
+
+
+@pytest.mark.parametrize(("longer_ms", "is_found"), [(330.0, True), (60.0, False)])
+def test_commits_are_not_those_of_a_broker_that_takes_longer_than_they_do(longer_ms: float, is_found: bool) -> None:
+    """Their coordinator is not known. Of 43 ms beside a broker that takes 330 ms longer none is its delay."""
+
+    def rows(commit_ms: float, fetch_ms: float, node_ms: float) -> list[Row]:
+        row = client("reader", dialect="librdkafka", commit_latency_avg_ms=commit_ms, fetch_latency_avg_ms=fetch_ms)
+        others = [with_links(client(f"app-{at}"), {1: 10.0, 2: 10.0, 3: 10.0 + node_ms}) for at in range(6)]
+        return [row, *chain.from_iterable(others)]
+
+    judged = Judged().windows(6, lambda _: rows(4.0, 20.0, 0.0)).windows(4, lambda _: rows(43.0, 60.0, longer_ms))
+    assert (("slow-client", "reader", "open") in judged.found) is is_found
+
+
 @pytest.mark.parametrize(("varies_ms", "is_found"), [(14.0, True), (2.0, False)])
 def test_fetches_that_are_no_longer_prove_nothing_where_they_vary_as_much(varies_ms: float, is_found: bool) -> None:
     """Commits take 27 ms more, and in every second window fetches do; in the others they take 380 ms, as usual."""

@@ -46,16 +46,16 @@ def metrics_of(columns: set[str], roles: tuple[str, ...]) -> list[str]:
     """Their metrics, in the order of the measures, without Kafka's prefix: of producers and consumers of these roles.
 
     Latencies are those of nodes, all else is of the client; share consumers have their own beside those of consumers.
-    The longest latency is read of producers alone.
+    The longest latency is read of producers alone, but where the longest fetches are.
     """
     pairs = [(column, name) for column, measure in BY_COLUMN.items() if column in columns for name in measure.names]
     pairs += [(LAG_RECORDS, LAG)] if LAG_RECORDS in columns else []
-    found = []
+    found, reads_fetches = [], "fetch_latency_max_ms" in columns
     for column, whole in pairs:
         name = whole.removeprefix(KAFKA_PREFIX)
         is_of_node = ".node." in name
         is_other = name.startswith(("admin.", "consumer.share.", "producer.topic."))
-        is_other |= column == "request_latency_max_ms" and not name.startswith("producer.")
+        is_other |= column == "request_latency_max_ms" and not name.startswith("producer.") and not reads_fetches
         if name.partition(".")[0] in roles and not is_other and is_of_node == column.startswith("request_latency"):
             found.append(name)
     return list(dict.fromkeys(found))
