@@ -12,7 +12,7 @@ from support.fleet.changed_pushes import Zone, beside, renamed
 from typer.testing import CliRunner
 
 from fleetgauge.cli.fleet.app import app
-from fleetgauge.fleet.engines.engine import InProcess
+from fleetgauge.fleet.engines.processes import InProcesses
 from fleetgauge.fleet.pipeline import clusters
 from fleetgauge.fleet.pipeline.of_verdicts import replace_verdicts
 from fleetgauge.fleet.tables import catalog
@@ -24,13 +24,6 @@ pytestmark = pytest.mark.integration
 
 EVER = datetime.max.replace(tzinfo=UTC)
 FAULTS = "slow-node@2:30m..80m,slow-processing@billing:25m..72m"
-
-
-class OfCores(InProcess):
-    """As many tasks as an engine with some cores has, one after the other."""
-
-    def __init__(self, cores: int) -> None:
-        self.parts = 4 * cores
 
 
 @pytest.fixture(scope="module")
@@ -53,12 +46,14 @@ def run(*words: object) -> str:
 
 
 def judged(tables: Path, directory: Path, *steps: tuple[int, timedelta]) -> dict[str, Any]:
-    """What is found by runs of engines with so many cores, each up to a time after the beginning, or all."""
+    """What is found by runs with so many processes, each up to a time after the beginning, or all."""
     shutil.copytree(tables, directory)
     store, begin = Store(str(directory), {}), datetime.min.replace(tzinfo=UTC)
     for cores, minutes in steps:
         end = BEGIN + minutes
-        replace_verdicts(store, OfCores(cores), [(begin, EVER)], default_rules(), 300, end if minutes else None)
+        engine = InProcesses(cores)
+        replace_verdicts(store, engine, [(begin, EVER)], default_rules(), 300, end if minutes else None)
+        engine.close()
         begin = end
     found: dict[str, Any] = {
         name: sorted(DeltaTable(str(directory / name)).to_pyarrow_table().to_pylist(), key=repr)
@@ -77,11 +72,9 @@ ALL = timedelta(0)
     "steps",
     [
         [(2, ALL)],
-        [(3, ALL)],
-        [(1, timedelta(minutes=50)), (3, ALL)],
         [(3, timedelta(minutes=50)), (2, timedelta(minutes=70)), (1, ALL)],
     ],
-    ids=["two tasks", "three tasks", "one, then three", "three, two, one"],
+    ids=["two tasks", "three, two, one"],
 )
 def test_tasks_by_clusters_give_the_verdicts_of_one(
     steps: list[tuple[int, timedelta]], tables: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -89,7 +82,6 @@ def test_tasks_by_clusters_give_the_verdicts_of_one(
     expected = judged(tables, tmp_path / "one", (1, ALL))
     assert len(expected["of"]) == 3
     monkeypatch.setattr(clusters, "_LEAST_INSTANCES", 10)
-    assert (
-        len(clusters.divided(Store(str(tables), {}).snapshot(catalog.CLIENTS).table(("cluster_id",)), OfCores(3))) == 3
-    )
+    known = Store(str(tables), {}).snapshot(catalog.CLIENTS).table(("cluster_id",))
+    assert [len(clusters.divided(known, InProcesses(count))) for count in (1, 2, 3)] == [1, 2, 3]
     assert judged(tables, tmp_path / "several", *steps) == expected
