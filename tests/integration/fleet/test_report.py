@@ -7,6 +7,7 @@ import re
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
@@ -208,7 +209,11 @@ def test_it_is_written_to_stdout_or_replaces_the_file(tables: Path, tmp_path: Pa
     assert [each.name for each in tmp_path.iterdir()] == ["report.html"]
 
 
-def test_what_a_link_leads_to_is_replaced_and_a_device_is_written_to(tables: Path, tmp_path: Path) -> None:
+def test_what_a_link_leads_to_is_replaced_and_a_device_is_written_to(
+    tables: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made_at = datetime.now(UTC)  # which a page says
+    monkeypatch.setattr("fleetgauge.cli.fleet.report.now", lambda: made_at)
     latest, page = tmp_path / "latest.html", tmp_path / "report.html"
     latest.symlink_to(page)
     written(tables, latest)
