@@ -193,21 +193,17 @@ def slow_commits(window: Window, memory: Memory, parts: Parts, figures: Figures)
     effect[may_be & (more_ms < own.uncertain_ms)] = np.nan
     is_asked = may_be & (clients.count(window.dialect == FRANZ_GO) == 0)
     if is_asked.any():
-        noise = memory.history("fetch_latency_avg_ms").noise(clients.codes) * of_five_minutes(window)
-        by_path = _fetches_by_path(window, parts, is_asked)
-        has_paths = ~np.isnan(by_path[0])
+        noise, noise_of_longest = (
+            memory.history(name).noise(clients.codes) * of_five_minutes(window)
+            for name in ("fetch_latency_avg_ms", "fetch_latency_max_ms")
+        )
         by_client = fetches - usual, to_ms(fetches) - to_ms(usual), usual, _UNSURE * noise
-        longer, longer_ms, usual, unsure = (np.where(has_paths, *each) for each in zip(by_path, by_client, strict=True))
-        is_longer = longer > np.log(figures["fetches_factor"])
-        is_longer |= (longer_ms > _OF_COMMITS * more_ms) & (~has_paths | (longer > noise))
-        is_none = longer + unsure < np.log1p(to_ms(usual) + more_ms) - usual
+        by_path = _fetches_by_path(window, parts, is_asked)
+        is_longer, is_none = _by_mean(by_path, by_client, noise, more_ms, np.log(figures["fetches_factor"]))
+        by_longest = _by_longest(longest, usual_longest, noise_of_longest, more_ms)
         shows = (to_ms(usual_longest) >= _LONGEST_WAIT_MS) & (to_ms(usual) < _LONGEST_WAIT_MS) & ~np.isnan(longest)
-        noise = memory.history("fetch_latency_max_ms").noise(clients.codes) * of_five_minutes(window)
-        beyond_ms = to_ms(longest) - to_ms(usual_longest)
-        is_beyond = (beyond_ms > _OF_COMMITS * more_ms) & (longest - usual_longest > noise)
-        is_longer = np.where(shows, is_beyond & (is_longer | (clients.count(by_links) > 0)), is_longer)
-        has_delay = np.log1p(to_ms(usual_longest) + more_ms)
-        is_none = np.where(shows, longest + _UNSURE * noise < has_delay, is_none)
+        is_longer = np.where(shows, by_longest[0] & (is_longer | (clients.count(by_links) > 0)), is_longer)
+        is_none = np.where(shows, by_longest[1], is_none)
         rest = np.where(is_none, np.fmin(effect, 0.0), np.nan)
         effect = np.where(is_asked & ~is_longer, rest, effect)
     noise = memory.history("commit_latency_avg_ms").noise(clients.codes) * of_five_minutes(window)
@@ -217,6 +213,30 @@ def slow_commits(window: Window, memory: Memory, parts: Parts, figures: Figures)
         "{called} of {subject} take {observed} (usually {expected}){too}, while the brokers are healthy",
         "commit_latency_avg_ms", noise, called=own.called, too=too,
     )  # fmt: skip
+
+
+def _by_mean(
+    by_path: list[Numbers], by_client: tuple[Numbers, ...], noise: Numbers, more_ms: Numbers, factor: float
+) -> tuple[Numbers, Numbers]:
+    """True for clients whose fetches take longer on average, and for those whose fetches clearly do not.
+
+    Args:
+        by_path: see `_fetches_by_path`; NaN where no latencies by broker are sent.
+        by_client: the same of all fetches of each client.
+        noise: of these.
+        more_ms: what commits take longer.
+        factor: by which fetches are longer whatever commits are (log).
+    """
+    has_paths = ~np.isnan(by_path[0])
+    longer, longer_ms, usual, unsure = (np.where(has_paths, *each) for each in zip(by_path, by_client, strict=True))
+    is_longer = (longer_ms > _OF_COMMITS * more_ms) & (~has_paths | (longer > noise))
+    return (longer > factor) | is_longer, longer + unsure < np.log1p(to_ms(usual) + more_ms) - usual
+
+
+def _by_longest(longest: Numbers, usual: Numbers, noise: Numbers, more_ms: Numbers) -> tuple[Numbers, Numbers]:
+    """The same by the longest fetches of each client (log), by what is usual for them and their noise."""
+    is_longer = (to_ms(longest) - to_ms(usual) > _OF_COMMITS * more_ms) & (longest - usual > noise)
+    return is_longer, longest + _UNSURE * noise < np.log1p(to_ms(usual) + more_ms)
 
 
 def _longest_fetches(window: Window) -> tuple[Numbers, Numbers]:
