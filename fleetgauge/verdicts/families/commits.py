@@ -21,6 +21,9 @@ from fleetgauge.verdicts.witnesses.waits import LEAST_CLIENTS, waits_for_poll
 _UNCERTAIN: Final = 1 / 3
 """Error of a coordinator's delay that is subtracted from commits, as a share of it."""
 
+_LEAST_SEEN: Final = 0.25
+"""Least part of a broker's delay that commits see which it answers."""
+
 _UNCERTAIN_OF_LONGEST: Final = 3.0
 """The same of franz-go's longest commits: the worst of 60 takes some four times a broker's mean delay."""
 
@@ -102,9 +105,9 @@ def _commits(window: Window, memory: Memory, figures: Figures) -> Commits:
 def _delay_anywhere(window: Window, parts: Parts, commit_ms: Numbers, more_ms: Numbers, figures: Figures) -> Numbers:
     """Longest delay of a broker that the commits of each row may have if its coordinator is not known [ms].
 
-    A commit that takes less than two thirds (see `_UNCERTAIN`) of a broker's delay is not that broker's: one of 43 ms
-    while a broker takes 330 ms longer. If the client's fetches from most brokers, beside their delays, take longer by
-    half of what its commits do, the delay is its own.
+    A commit that takes less than a quarter of a broker's delay is not that broker's: one of 43 ms while a broker takes
+    330 ms longer, but perhaps one of 14 ms beside 43. If the client's fetches from most brokers, beside their delays,
+    take longer by half of what its commits do, and clearly (see `_UNSURE`), the delay is its own.
 
     Args:
         window: of the rows.
@@ -116,13 +119,14 @@ def _delay_anywhere(window: Window, parts: Parts, commit_ms: Numbers, more_ms: N
     nodes = paths_of(window).cluster, np.nan_to_num(parts.node_delay_ms)
     delay_ms = np.zeros(len(window))
     for cluster, longer_ms in zip(*(each[nodes[1] > figures["least_ms"]].tolist() for each in nodes), strict=True):
-        has = (window.cluster == cluster) & (commit_ms >= (1 - _UNCERTAIN) * longer_ms)
+        has = (window.cluster == cluster) & (commit_ms >= _LEAST_SEEN * longer_ms)
         delay_ms[has] = np.maximum(delay_ms[has], longer_ms)
     clients = window.clients
     wanted = clients.count((delay_ms > 0) & (window.coordinator < 0) & (more_ms > figures["least_ms"])) > 0
     if wanted.any():
-        fetches_ms = _fetches_by_path(window, parts, wanted)[1][clients.of_row]
-        delay_ms[wanted[clients.of_row] & (fetches_ms > _OF_COMMITS * more_ms)] = 0.0
+        longer, longer_ms, _, unsure = (each[clients.of_row] for each in _fetches_by_path(window, parts, wanted))
+        is_own = (longer > unsure) & (longer_ms > _OF_COMMITS * more_ms)
+        delay_ms[wanted[clients.of_row] & is_own] = 0.0
     return delay_ms
 
 
