@@ -15,7 +15,7 @@ from typing import Any, Final
 from fleetgauge.fleet.arrow import Table, pa, pc
 from fleetgauge.fleet.engines.engine import Engine
 from fleetgauge.fleet.pipeline.by_window import ROWS_IN_MEMORY, Files, by_window
-from fleetgauge.fleet.pipeline.clusters import Clusters, divided
+from fleetgauge.fleet.pipeline.clusters import SomeClusters, divided
 from fleetgauge.fleet.pipeline.memories import RULES, memory_of, signature_of
 from fleetgauge.fleet.pipeline.of_windows import Target
 from fleetgauge.fleet.pipeline.spans import EPOCH, Span, micros_of, within
@@ -147,7 +147,7 @@ class _Judge:
     write: Mapping[str, WriteFiles]
     trends: Target
 
-    def __call__(self, part: tuple[list[Span], Clusters]) -> list[WrittenFile]:
+    def __call__(self, part: tuple[list[Span], SomeClusters]) -> list[WrittenFile]:
         """Files of the tables from these hours on, which have no gap but those without rows.
 
         The part of all other clusters has the rows of earlier hours, too.

@@ -16,23 +16,23 @@ from fleetgauge.verdicts.memory import Memory
 from fleetgauge.verdicts.paths import paths_of
 from fleetgauge.verdicts.rules import Figures
 from fleetgauge.verdicts.window import CONSUMER, FRANZ_GO, JAVA, Window, medians, numbered
-from fleetgauge.verdicts.witnesses.waits import LEAST_CLIENTS, waits_for_poll
+from fleetgauge.verdicts.witnesses.waits import FETCH_WAIT_MS, LEAST_CLIENTS, waits_for_poll
 
 _UNCERTAIN: Final = 1 / 3
 """Error of a coordinator's delay that is subtracted from commits, as a share of it."""
 
-_LEAST_SEEN: Final = 0.25
-"""Least part of a broker's delay that commits see which it answers."""
-
 _UNCERTAIN_OF_LONGEST: Final = 3.0
 """The same of franz-go's longest commits: the worst of 60 takes some four times a broker's mean delay."""
+
+_LEAST_SEEN: Final = 0.25
+"""Least part of its delay that the commits see that a broker answers."""
 
 _OF_COMMITS: Final = 0.5
 """Least delay of a slow client's fetches, as a share of the delay of its commits: a fetch that waits for data has all
 of it if there is none, and less if more data arrived meanwhile."""
 
-_LONGEST_WAIT_MS: Final = 500.0
-"""Time for which a broker holds a fetch without data by default, of Java and librdkafka."""
+_LONGEST_WAIT_MS: Final = float(FETCH_WAIT_MS[JAVA])
+"""Longest wait for data of Java's fetches, as of librdkafka's; those of franz-go are not asked."""
 
 _UNSURE: Final = 2.5
 """Distance within which a fetch may have a delay [times its noise, which is a mean distance: two standard deviations].
