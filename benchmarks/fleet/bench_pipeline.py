@@ -14,9 +14,9 @@ Landing zones come from `generate_landing`, into DIR, which may be removed after
   a hundredth of other clients into the last ones; bytes on disk a point.
 - `little`: `fleet run` over the points, then with nothing new, then with two late pushes of four points: seconds on the
   clock, of CPU of all its processes, jobs' stages and executions of SQL (from Spark's event log).
-- `late`: `fleet run` over the points but for a sixteenth that comes last, and one that a node had while it was away: of
-  a quarter of the clients, a quarter of the time. Then over the first sixteenth, then over the second: CPU a point of
-  each, without what a run with nothing new takes.
+- `late`: `fleet run` every five minutes of the clients' time, but for the last sixteenth of all points, and one that a
+  node had while it was away: of a quarter of the clients, the quarter of the time before. Then over the last sixteenth,
+  then over the node's: CPU a point of each, without what a run with nothing new takes.
 - `masters`: the same zone as a run chooses by itself, by `local[1]`, `local[2]`, and clusters of one worker of
   two cores and of two workers of one.
 - `memory`: the same number of pushes from 1,000 instances, and from one instance each, on a cluster of two workers,
@@ -44,6 +44,7 @@ from typing import Any, Final
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 sys.path.insert(1, str(Path(__file__).parents[2] / "tests"))
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
@@ -70,6 +71,8 @@ from fleetgauge.telemetry.catalogue.dialects import text_of
 INSTANCES: Final = 1_000
 SHARES: Final = (100, 10, 1)
 TIMEOUT_S: Final = 900
+RUN_US: Final = 300_000_000
+"Between runs of a schedule [us]."
 
 _UDF_TYPE: Final = (
     "array<struct<metric_name:string,time_unix_nano:bigint,value:double,"
@@ -252,28 +255,28 @@ def little_part(work: Path, count: int, _: int) -> Rows:
 def late_part(work: Path, count: int, _: int) -> Rows:
     """What comes after an outage, beside as much that comes in time."""
     zone, tables = emptied(work / "zone-late"), emptied(work / "tables-late")
-    held: dict[str, dict[Path, pa.Table]] = {"in time": {}, "late": {}}
-    paths = sorted(of_points(work, count).rglob("*.parquet"))
-    times = [pq.read_table(path, columns=["received_at"])["received_at"].cast("int64") for path in paths]
-    begin, end = times[0][0].as_py(), times[-1][-1].as_py()
-    for path, received_at in zip(paths, times, strict=True):
-        rows, at = pq.read_table(path, partitioning=None), (received_at.to_numpy() - begin) / (end - begin)
-        is_away = (rows["client_source_port"].to_numpy() % 4 == 0) & (at >= 0.25) & (at < 0.5)
-        is_last = ~is_away & (at >= 15 / 16)
-        to = zone / path.relative_to(paths[0].parents[2])
-        held["late"][to.with_name(f"late-{path.name}")] = rows.filter(pa.array(is_away))
-        held["in time"][to.with_name(f"last-{path.name}")] = rows.filter(pa.array(is_last))
-        to.parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(rows.filter(pa.array(~(is_away | is_last))), to, compression="zstd")
-    found = [{"new": "the others"} | cost_of_run(work, zone, tables)]
-    found.append({"new": "nothing"} | cost_of_run(work, zone, tables))
-    for new, files in held.items():
-        for path, rows in files.items():
-            if rows.num_rows:
-                pq.write_table(rows, path, compression="zstd")
-        cost = cost_of_run(work, zone, tables)
-        a_point_us = (cost["cpu_s"] - found[1]["cpu_s"]) / cost["points"] * 1e6
-        found.append({"new": new} | cost | {"cpu_us_a_point": round(a_point_us, 2)})
+    rows = pq.ParquetDataset(sorted(of_points(work, count).rglob("*.parquet")), partitioning=None).read()
+    received_us = rows["received_at"].cast(pa.int64()).to_numpy()
+    after_us = received_us - received_us.min()
+    at = after_us / after_us.max()
+    is_away = (rows["client_source_port"].to_numpy() % 4 == 0) & (at >= 11 / 16) & (at < 15 / 16)
+    is_last = at >= 15 / 16
+    step = np.where(is_away | is_last, -1, after_us // RUN_US)
+
+    def run_over(name: str, is_new: np.ndarray) -> dict[str, Any]:
+        path = zone / "date=2026-03-01" / "hour=00" / f"{name}.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if is_new.any():
+            pq.write_table(rows.filter(pa.array(is_new)), path, compression="zstd")
+        return {"new": name} | cost_of_run(work, zone, tables)
+
+    for number in range(step.max() + 1):
+        run_over(f"{number:06d}", step == number)
+    found = [run_over("nothing", step < -1)]
+    for name, is_new in (("in time", is_last), ("late", is_away)):
+        cost = run_over(name, is_new)
+        a_point_us = (cost["cpu_s"] - found[0]["cpu_s"]) / cost["points"] * 1e6
+        found.append(cost | {"cpu_us_a_point": round(a_point_us, 2)})
     return [{**row, "cpu_us_a_point": row.get("cpu_us_a_point", "")} for row in found]
 
 

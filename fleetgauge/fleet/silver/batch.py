@@ -40,7 +40,7 @@ from fleetgauge.fleet.tables.written_file import WrittenFile
 from fleetgauge.telemetry.catalogue.dialects import library_of
 
 _POINTS: Final = encoded_columns(POINTS)
-_LATE_BYTES: Final = 64 * 1024 * 1024
+_LATE_BYTES: Final = 128 * 1024 * 1024
 """Late pushes that are collected before they are compared, about [B]."""
 _AFTER_GAPS: Final = "points after gaps"
 """Name of separate files for the few points that late pushes may change, so that `Correct` rewrites little."""
@@ -203,12 +203,12 @@ class _Task:
                     self._waiting.append(shard)
                 else:
                     self._write_series(shard)
-        waiting = [rows for shard in self._waiting for rows in self._late[shard]]
-        if waiting and (all_of_them or sum(rows.nbytes for rows in waiting) > _LATE_BYTES):
+        waiting_bytes = sum(rows.nbytes for shard in self._waiting for rows in self._late[shard])
+        if self._waiting and (all_of_them or waiting_bytes > _LATE_BYTES):
+            waiting = [rows for shard in self._waiting for rows in self._late.pop(shard)]
             self._make_late(joined(waiting, waiting[0].schema))
             for shard in self._waiting:
                 self._write_series(shard)
-                del self._late[shard]
             self._waiting.clear()
 
     def _write_series(self, shard: int) -> None:

@@ -47,7 +47,7 @@ def compare_late(
         series_of: for each the number of its instance.
     """
     remembered = Remembered(series, series_of)
-    stored = _sent(late.near(group))
+    stored = _sent(group.near)
     for read, lacking in ((late.after, _lacking_after), (late.before, _lacking_before)):
         places = lacking(sent, stored, group, remembered)
         if len(places):

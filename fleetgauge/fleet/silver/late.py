@@ -50,6 +50,11 @@ class Stored:
     points: RecordBatch
     points_of: Indices
 
+    def part(self, begin: int, end: int) -> "Stored":
+        """The points of the instances of some numbers, which count from 0 on."""
+        is_own = (self.points_of >= begin) & (self.points_of < end)
+        return Stored(points=self.points.filter(pa.array(is_own)), points_of=self.points_of[is_own] - begin)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LateGroup:
@@ -62,6 +67,8 @@ class LateGroup:
         first_us, last_us: when the first and the last late push of each were received [us].
         near_us, upto_us: from when on and up to when `near` has points of each [us].
         kinds: which series stand of each, as `kinds_of`; both of one with points a day after its last late push.
+        is_mixed: whether stored points of each were received between its first and its last late push.
+        near: points received from shortly before the first late push of each to shortly after the last.
     """
 
     pushes: RecordBatch
@@ -72,6 +79,8 @@ class LateGroup:
     near_us: Numbers
     upto_us: Numbers
     kinds: Indices
+    is_mixed: Numbers
+    near: Stored
 
     @classmethod
     def of(cls, pushes: RecordBatch) -> "LateGroup":
@@ -90,6 +99,20 @@ class LateGroup:
             near_us=first_us - near_us,
             upto_us=last_us + near_us,
             kinds=np.zeros(len(begins), np.int64),
+            is_mixed=np.zeros(len(begins), np.bool_),
+            near=Stored(points=joined([], STORED), points_of=np.empty(0, np.int64)),
+        )
+
+    def part(self, begin: int, end: int) -> "LateGroup":
+        """The instances of some numbers, which count from 0 on."""
+        first, upto = np.searchsorted(self.number_of, (begin, end)).tolist()
+        of_each = ("first_us", "last_us", "near_us", "upto_us", "kinds", "is_mixed")
+        return LateGroup(
+            pushes=self.pushes.slice(first, upto - first),
+            number_of=self.number_of[first:upto] - begin,
+            instances=self.instances.slice(begin, end - begin),
+            near=self.near.part(begin, end),
+            **{name: getattr(self, name)[begin:end] for name in of_each},
         )
 
 
@@ -115,27 +138,36 @@ class Late:
 
     rows_at_once: int = 1_000_000
     """Points near the pushes of instances that are read together, unless one has more: what bounds a task's memory."""
+    bytes_at_once: int = 32 * 1024 * 1024
+    """Late pushes of a group, unless those of one instance are more, about [B]: these are compared together."""
 
     def __init__(self, points: Snapshot) -> None:
         self._points = points
 
     def groups(self, pushes: RecordBatch) -> Iterator[LateGroup]:
-        """Groups of CHECKED rows of late instances, in the order of the instances."""
-        everything = LateGroup.of(pushes)
-        counts, kinds = self._survey(everything)
-        upto = np.cumsum(counts)
-        ends = np.searchsorted(everything.number_of, np.arange(len(upto) + 1))
-        at = 0
-        while at < len(upto):
-            before = int(upto[at - 1]) if at else 0
-            end = max(at + 1, int(np.searchsorted(upto, before + self.rows_at_once, side="right")))
-            yield replace(LateGroup.of(pushes.slice(ends[at], ends[end] - ends[at])), kinds=kinds[at:end])
-            at = end
+        """Groups of CHECKED rows of late instances, in the order of the instances.
 
-    def near(self, group: LateGroup) -> Stored:
-        """Points received from shortly before the first late push of each instance to shortly after the last."""
+        What is near is read for as many as memory allows, since files are read that have little of it.
+        """
+        everything = LateGroup.of(pushes)
+        counts, kinds, is_mixed = self._survey(everything)
+        everything = replace(everything, kinds=kinds, is_mixed=is_mixed)
+        for begin, end in _ranges(counts, self.rows_at_once):
+            together = everything.part(begin, end)
+            together = replace(together, near=self._near(together))
+            sizes = filled(pc.binary_length(together.pushes.column("metrics")), 0)
+            for first, upto in _ranges(np.bincount(together.number_of, sizes), self.bytes_at_once):
+                yield together.part(first, upto)
+
+    def _near(self, group: LateGroup) -> Stored:
+        """What is near. Few instances have any between their late pushes: what others sent meanwhile is not read."""
         numbers = np.arange(len(group.instances))
-        return self._read(group, numbers, group.near_us, group.upto_us, pc.scalar(True))
+        first, last = (pa.scalar(int(at), TIME) for at in (group.first_us.max(), group.last_us.min()))
+        is_possible = (pc.field("received_at") <= first) | (pc.field("received_at") > last)
+        if group.is_mixed.any():
+            mixed = group.instances.column("client_instance_id").filter(pa.array(group.is_mixed))
+            is_possible |= pc.field("client_instance_id").isin(pc.unique(mixed))
+        return self._read(group, numbers, group.near_us, group.upto_us, is_possible)
 
     def before(self, group: LateGroup, numbers: Indices, metric_names: Array) -> Stored:
         """Points received longer before, of some instances and some metrics."""
@@ -148,25 +180,30 @@ class Late:
         end_us, is_named = np.full(len(numbers), _END_US), pc.field("metric_name").isin(metric_names)
         return self._read(group, numbers, group.upto_us[numbers], end_us, is_named)
 
-    def _survey(self, group: LateGroup) -> tuple[Indices, Indices]:
-        """For each instance, the approximate number of points to read that are not gauges, and the kinds of the stored
-        ones.
+    def _survey(self, group: LateGroup) -> tuple[Indices, Indices, Numbers]:
+        """For each instance, the approximate number of points to read that are not gauges, and of the stored ones the
+        kinds, and whether some were received between its late pushes.
         """
         ids: Array = group.instances.column("client_instance_id")
         first_of = pc.index_in(ids, value_set=ids).to_numpy()  # instances of other clusters may have the same id
-        last_us = np.full(len(ids), _END_US)
+        first_us, last_us = np.full((2, len(ids)), _END_US)
+        np.minimum.at(first_us, first_of, group.first_us)
         np.minimum.at(last_us, first_of, group.last_us)
+        upto_us = np.zeros(len(ids), np.int64)
+        np.maximum.at(upto_us, first_of, group.last_us)
         condition = _received(int(group.near_us.min()), _END_US) & pc.field("client_instance_id").isin(ids)
-        near, everything, kinds = np.zeros((3, len(ids)), np.int64)
+        near, between, everything, kinds = np.zeros((4, len(ids)), np.int64)
         for rows in self._points.scan(_SURVEYED, condition & _HAS_GROWTH):
             texts: Array = rows.column("client_instance_id")
             place = filled(pc.index_in(texts.dictionary, value_set=ids), -1)[texts.indices.to_numpy()]
             received_us = times(rows.column("received_at"))
+            is_between = (received_us > first_us[place]) & (received_us <= upto_us[place])
             near += np.bincount(place[received_us <= group.upto_us[place]], minlength=len(ids))
+            between += np.bincount(place[is_between], minlength=len(ids))
             everything += np.bincount(place, minlength=len(ids))
             kinds |= kinds_of(rows, place, len(ids))
             kinds[place[received_us >= last_us[place] + HORIZON_US]] = BOTH
-        return np.where(kinds == BOTH, everything, near)[first_of], kinds[first_of]
+        return np.where(kinds == BOTH, everything, near)[first_of], kinds[first_of], (between > 0)[first_of]
 
     def _read(self, group: LateGroup, numbers: Indices, after_us: Numbers, upto_us: Numbers, where: Any) -> Stored:
         """Points of instances, each with its own bounds of time."""
@@ -188,6 +225,16 @@ class Late:
             waiting.append(rows.filter(pa.array(is_within)))
             of.append(numbers[place[is_within]])
         return Stored(points=joined(waiting, STORED), points_of=np.concatenate(of))
+
+
+def _ranges(sizes: Numbers, most: int) -> Iterator[tuple[int, int]]:
+    """Begin and end of ranges that have so much at most, or one."""
+    upto, at = np.cumsum(sizes), 0
+    while at < len(upto):
+        before = int(upto[at - 1]) if at else 0
+        end = max(at + 1, int(np.searchsorted(upto, before + most, side="right")))
+        yield at, end
+        at = end
 
 
 def _received(after_us: int, upto_us: int) -> Array:

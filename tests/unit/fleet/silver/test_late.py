@@ -38,7 +38,7 @@ def groups(tables: SilverTables, pushes: Iterable[dict[str, Any]]) -> list[Group
     rows = sorted(pushes, key=lambda row: (row["client_instance_id"], row["received_at"]))
     late = check(pa.RecordBatch.from_pylist(rows, schema=BRONZE))
     reads = late_points(tables)
-    found = [(group.pushes, group.number_of.tolist(), reads.near(group)) for group in reads.groups(late)]
+    found = [(group.pushes, group.number_of.tolist(), group.near) for group in reads.groups(late)]
     assert pa.Table.from_batches([chunk for chunk, _, _ in found]).to_pylist() == late.to_pylist()
     return found
 
@@ -123,11 +123,18 @@ def test_other_instances_and_gauges_are_left_out(tables: SilverTables) -> None:
     assert told(stands.points_of, stands.points) == [(0, SECOND_US)]
 
 
-@pytest.mark.parametrize(("rows", "sizes"), [(1, [1] * 8), (8, [2, 2, 2, 2]), (15, [3, 3, 2]), (1_000, [8])])
-def test_so_many_instances_are_read_at_once_as_have_so_many_points(
-    rows: int, sizes: list[int], tables: SilverTables, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("rows", "pushes_at_once", "sizes"),
+    [
+        *((1, 100, [1] * 8), (8, 100, [2, 2, 2, 2]), (15, 100, [3, 3, 2]), (1_000, 100, [8])),
+        *((1_000, 1, [1] * 8), (1_000, 5, [2, 2, 2, 2]), (15, 4, [2, 1, 2, 1, 2])),
+    ],
+)
+def test_a_group_has_so_many_instances_as_have_so_many_points_and_pushes(
+    rows: int, pushes_at_once: int, sizes: list[int], tables: SilverTables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Late, "rows_at_once", rows)
+    monkeypatch.setattr(Late, "bytes_at_once", pushes_at_once * len(of("a", 0)["metrics"]))
     ids = "abcdefgh"
     tables.read([of(instance, at) for instance in ids for at in (0, SECOND_US, 2 * SECOND_US, 3 * SECOND_US)])
     pushes = [of(instance, SECOND_US + half) for instance in ids for half in (1, 2)]
