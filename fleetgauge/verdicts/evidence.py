@@ -39,7 +39,7 @@ _FULL: Final = math.log(1.2)
 _OF_NOISE: Final = 1.5
 """Distance from the bound from which on evidence of a noisy series counts in full [times its noise]."""
 
-_MOST: Final = 2.0
+MOST_OF_SHORT: Final = 2.0
 """Most that a short window counts for [times its bound], so that one of many does not decide alone."""
 
 
@@ -65,7 +65,7 @@ def ratio_of(
     """
     is_short, below = covered_s < base_s(for_s), max(abs(below), 1e-9)
     if not adds_up:
-        above, below = min(above / below, _MOST if is_short else math.inf), 1.0
+        above, below = min(above / below, MOST_OF_SHORT if is_short else math.inf), 1.0
     since_us = end_us - base_s(for_s) * 1_000_000
     recent = [*(each for each in case.recent.get(measure, ()) if each[0] > since_us), [end_us, covered_s, above, below]]
     case.recent[measure] = recent if is_short else []

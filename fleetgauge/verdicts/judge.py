@@ -14,6 +14,7 @@ from fleetgauge.verdicts.arrow import Numbers, Table, pa
 from fleetgauge.verdicts.catalogue import VERDICTS, verdicts_of
 from fleetgauge.verdicts.declare import BY_TELEMETRY, SOURCES, Finding, Threshold, Verdict, amount, value_of
 from fleetgauge.verdicts.evidence import (
+    MOST_OF_SHORT,
     beside_noise,
     lower_level,
     may_lower,
@@ -23,7 +24,7 @@ from fleetgauge.verdicts.evidence import (
     weight_of,
 )
 from fleetgauge.verdicts.exposure import Exposure
-from fleetgauge.verdicts.memory import Case, Memory
+from fleetgauge.verdicts.memory import LATE, Case, Memory
 from fleetgauge.verdicts.notes import note_clients, note_groups, note_traffic, note_window
 from fleetgauge.verdicts.paths import paths_of
 from fleetgauge.verdicts.registry import Names
@@ -45,9 +46,6 @@ _INTERRUPTED_S: Final = 1800
 
 _NOTED_US: Final = 3_600_000_000
 _LATENCY: Final = "request_latency_avg_ms"
-
-_LATE: Final = 1.5
-"""Longest time to the next push of an instance [times the interval between its pushes]."""
 
 _MOST_EVIDENCE: Final = 6
 
@@ -260,8 +258,10 @@ class _Round:
         is_bad = bool(bad.any())
         case = self._cases.get(code)
         if case is not None and finding.of is not None:
-            if is_bad and int(finding.of[self._worst(units, excess)[1]]) != case.of:  # another member: begins again
-                _clear(case, self._window.begin_us, self._memory)
+            if is_bad and int(finding.of[self._worst(units, excess)[1]]) != case.of:
+                if self._is_unheard(case, units) and min(float(excess.max()), MOST_OF_SHORT) <= case.excess:
+                    return
+                _clear(case, self._window.begin_us, self._memory)  # another member: begins again
                 case = None
             elif not is_bad:  # figures of the others prove nothing about this member
                 own = finding.of[units] == case.of
@@ -297,7 +297,7 @@ class _Round:
         elif row >= 0:
             case.of = int(window.instance[row])
             apart_s = max(float(known["interval_s"][case.of]), float(window.covered_s[row]) - window.length_s)
-            case.waits_until_us = int(known["last_us"][case.of] + _LATE * apart_s * 1_000_000)
+            case.waits_until_us = int(known["last_us"][case.of] + LATE * apart_s * 1_000_000)
 
     def _waits(self, case: Case, units: Numbers) -> bool:
         """True if the next push of the instance that was bad last is not due yet: until then its state is unknown.
@@ -310,6 +310,14 @@ class _Round:
             return False
         rows = finding.rows[units]
         return case.of not in window.instance[rows[rows >= 0]]
+
+    def _is_unheard(self, case: Case, units: Numbers) -> bool:
+        """True if the member of a case judged within five minutes is not in the window: it pushes more rarely, or a
+        push was lost, so that it may be as it was.
+        """
+        assert self._finding.of is not None
+        since_us = self._window.end_us - case.judged_us
+        return since_us <= LONGEST_COVERED_S * 1_000_000 and case.of not in self._finding.of[units]
 
     def _covered_s(self, case: Case) -> float:
         """Time that the evidence of this window covers: since the window before [s]."""

@@ -11,7 +11,7 @@ from fleetgauge.verdicts.arrow import Numbers, Table, pa
 from fleetgauge.verdicts.history import History
 from fleetgauge.verdicts.registry import KINDS, PATHS, Names, Registry
 
-FORM: Final = 13
+FORM: Final = 14
 """Version of `Memory.parts`, to be raised with each change of them: windows of another version are judged again."""
 
 DAY_US: Final = 86_400_000_000
@@ -21,6 +21,17 @@ NAMES_KEPT_US: Final = 8 * DAY_US
 """Time after which an unseen client id, group, version or node is forgotten [us]; a weekly job is kept."""
 CLEARED_KEPT_US: Final = 30 * DAY_US
 """Time after which a cleared verdict is dropped [us]."""
+
+LATE: Final = 1.5
+"""Longest time to the next push of an instance [times the interval between its pushes]."""
+
+_SUBJECTS: Final = {
+    "lag": "instance",
+    **dict.fromkeys(("lag trend", "latest read", "longest pause"), "group"),
+    **dict.fromkeys(("queue", "idle", "commit_latency_avg_ms", "commit_share"), "client"),
+    **dict.fromkeys(("fetch_latency_avg_ms", "fetch_latency_max_ms"), "client"),
+}
+"""Kind of subject whose numbers are the keys of a history, by its name; those of paths have keys of their own."""
 
 
 INSTANCE_FIELDS: Final = {
@@ -101,6 +112,19 @@ class Instances:
                 self.arrays[name] = np.append(
                     each, np.full(more, -1 if name in ("cluster", *_OF_NAMES) else 0, each.dtype)
                 )
+
+    def between_pushes(self, present: Numbers, end_us: int) -> Numbers:
+        """Numbers of instances that a window lacks since they push after it: at its end their last push is less than
+        1.5 intervals ago. In windows of 60 s these are four of five that push every 300 s.
+
+        Args:
+            present: numbers of those that it has.
+            end_us: of the window.
+        """
+        due_us = self["last_us"] + LATE * self["interval_s"] * 1_000_000
+        pushes_later = (due_us > end_us) & (self["terminated_us"] < self["last_us"])
+        pushes_later[present] = False
+        return np.flatnonzero(pushes_later)
 
     def keep(self, stays: Numbers) -> None:
         """Forgets instances for which `stays` is False, and renumbers the rest."""
@@ -319,15 +343,7 @@ class Memory:
         for name in ("cluster", *_OF_NAMES):
             if name in new:
                 known[name][:] = np.where(known[name] >= 0, np.append(new[name], -1)[known[name]], -1)
-        of_clients = (
-            "queue",
-            "idle",
-            "commit_latency_avg_ms",
-            "commit_share",
-            "fetch_latency_avg_ms",
-            "fetch_latency_max_ms",
-        )
-        for name, kind in (("lag", "instance"), ("lag trend", "group"), *((name, "client") for name in of_clients)):
+        for name, kind in _SUBJECTS.items():
             history = self.history(name)
             history.rename(new[kind][history.keys])
         for name in ("latency", "busy", "above", "longer_ms"):

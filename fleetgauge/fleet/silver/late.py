@@ -160,7 +160,7 @@ class Late:
                 yield together.part(first, upto)
 
     def _near(self, group: LateGroup) -> Stored:
-        """What is near. Few instances have any between their late pushes: what others sent meanwhile is not read."""
+        """Points that are near. Few instances have any between their late pushes: of these times no others are read."""
         numbers = np.arange(len(group.instances))
         first, last = (pa.scalar(int(at), TIME) for at in (group.first_us.max(), group.last_us.min()))
         is_possible = (pc.field("received_at") <= first) | (pc.field("received_at") > last)

@@ -95,12 +95,13 @@ def _deploy_regression(window: Window, memory: Memory, figures: Figures) -> Find
     before_ms = np.expm1(expected + before["latency"])
     failing = clients.sum(failed * sent) / np.maximum(clients.sum(np.where(np.isnan(failed), np.nan, sent)), 1)
     age_s = (window.begin_us - deploys.first_us) / _US
-    per_s, sends = before["throughput"], clients.sum(np.expm1(rate))
+    per_s, sends = before["throughput"], _of_clients(window, memory, "throughput", rate)
     least_per_s = np.where(per_s >= figures["least_per_s"], per_s / factor, np.nan)
     if (sends < least_per_s).any():
         least_per_s[_is_shared(window, sends, per_s, age_s < figures["within_s"], factor)] = np.nan
     commits_ms = np.expm1(before["commits"])
-    reads = np.where(_has_more_to_read(window, memory, figures), clients.sum(np.expm1(read)), np.nan)
+    reads = _of_clients(window, memory, "read", read)
+    reads[~_has_more_to_read(window, memory, figures)] = np.nan
     tests = [
         Threshold(
             metric="request_latency_avg_ms", unit="ms", expected=before_ms,
@@ -220,6 +221,24 @@ def _throughput(window: Window, memory: Memory) -> Numbers:
     return at_usual_load
 
 
+def _of_clients(window: Window, memory: Memory, measure: str, own: Numbers) -> Numbers:
+    """Rate of each client over all its instances, with the recent one of those that push in another window.
+
+    Args:
+        window: what is judged.
+        memory: of the windows before.
+        measure: `throughput` or `read`.
+        own: the rates of its rows, as log(1 + records per second).
+    """
+    clients, known = window.clients, memory.instances
+    others = known.between_pushes(window.instance, window.end_us)
+    place = np.minimum(np.searchsorted(clients.codes, known["client"][others]), len(clients) - 1)
+    is_known = (clients.codes[place] == known["client"][others]) & ~np.isnan(known[f"recent_{measure}"][others])
+    rates = np.expm1(known[f"recent_{measure}"][others[is_known]])
+    of_clients: Numbers = clients.sum(np.expm1(own)) + np.bincount(place[is_known], rates, len(clients))
+    return of_clients
+
+
 def _is_shared(window: Window, now: Numbers, before: Numbers, is_new: Numbers, factor: float) -> Numbers:
     """True for clients that send less while all with their prefix together do not: new ones share the work.
 
@@ -255,6 +274,10 @@ def _deploys(window: Window, memory: Memory, figures: Figures) -> _Deploys:
     at, count = place[before], len(clients)
     version = np.full(count, -1)
     version[at] = known["version"][before]
+    # Where an old instance is left, the deploy is as old as the end of the first that is gone.
+    ended_us = np.full(count, np.inf)
+    np.minimum.at(ended_us, at, last[before] - 2 * known["interval_s"][before] * _US)
+    first_us = np.where(np.isinf(ended_us), first_us, np.maximum(first_us, ended_us))
     done_us, began_us = first_us.copy(), np.zeros(count)
     np.maximum.at(done_us, at, last[before])
     is_earlier = last[before] <= first_us[at]

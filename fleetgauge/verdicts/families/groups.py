@@ -20,6 +20,9 @@ _POLLS_WITHIN_S: Final = 30
 """Longest time since its last poll() for a consumer to be judged by its fetches [s]."""
 
 
+_FORGOTTEN: Final = 0.1
+"""Part of the time by which the longest pause between reads shrinks: one of four minutes is forgotten in 40."""
+
 _EXPECTED: Final = 2.0
 """Rebalances that the start of a member causes, with the end of the one that it replaces."""
 
@@ -294,8 +297,10 @@ def _stalled(window: Window, memory: Memory, figures: Figures) -> Finding:
     lag, consumed = (groups.sum(rows.number(name)) for name in ("lag_records", "records_consumed"))
     commits, assigned = (np.nan_to_num(groups.sum(rows.number(name))) for name in ("commits", "assigned_partitions"))
     does_nothing = (consumed == 0) & (commits == 0) & (assigned > 0)
+    may_work = does_nothing & _may_work(window, memory, (consumed > 0) | (commits > 0))
     telemetry = Threshold(
-        metric="lag_records", unit="records", observed=np.where(does_nothing, lag, 0 * (lag + consumed)),
+        metric="lag_records", unit="records",
+        observed=np.where(may_work, np.nan, np.where(does_nothing, lag, 0 * (lag + consumed))),
         bound=figures["least_records"],
         says="group {subject} reads and commits nothing from its {assigned:.0f} partitions, while {observed} wait",
         more={"assigned": assigned},
@@ -318,6 +323,26 @@ def _stalled(window: Window, memory: Memory, figures: Figures) -> Finding:
     if window.offsets is None:
         return of_subjects(groups, [telemetry, fetching])
     return _by_either(window, [telemetry, fetching], _stalled_by_samples(window, window.offsets, figures))
+
+
+def _may_work(window: Window, memory: Memory, reads: Numbers) -> Numbers:
+    """True for groups that may work on what they have: they have read nothing for no longer than lately between two
+    reads, five minutes at most.
+
+    A group that polls every 200 s reads nothing in two or three windows of 60 s, and in none of 300 s.
+
+    Args:
+        window: what is judged.
+        memory: of the windows before; the reads of this one are added.
+        reads: True for groups that read or commit.
+    """
+    codes, end_s = window.groups.codes, window.end_us / 1_000_000
+    latest_read, longest_pause = memory.history("latest read"), memory.history("longest pause")
+    silent_s, pause_s = end_s - latest_read.expected(codes, 0.0), longest_pause.expected(codes, 0.0)
+    latest_read.put(codes, np.where(reads, end_s, np.nan))
+    now_s = np.minimum(silent_s - window.length_s, LONGEST_COVERED_S)
+    longest_pause.put(codes, np.where(reads, np.fmax(now_s, pause_s - _FORGOTTEN * silent_s), np.nan))
+    return silent_s <= pause_s
 
 
 def _stalled_by_samples(window: Window, offsets: SampledGroups, figures: Figures) -> Threshold:
@@ -400,9 +425,10 @@ def _uneven_group(window: Window, memory: Memory, figures: Figures) -> Finding:
     has_work = ~(rows.number("assigned_partitions") < 1) & (window.group >= 0)
     rate = np.where(has_work, rows.number("records_consumed") / window.seconds, np.nan)
     lag = np.where(has_work, rows.number("lag_records"), np.nan)
+    others = _between_pushes(window, memory)
     finding = Finding(
-        subjects=groups, tests=_uneven(groups, groups.of_row, rate, lag, figures), unit_of=groups.of_row,
-        rows=np.arange(len(window)), of=window.instance,
+        subjects=groups, tests=_uneven(groups, _Members(groups.of_row, rate, lag), others, figures),
+        unit_of=groups.of_row, rows=np.arange(len(window)), of=window.instance,
     )  # fmt: skip
     if window.offsets is None:
         return finding
@@ -416,9 +442,10 @@ def _uneven_group(window: Window, memory: Memory, figures: Figures) -> Finding:
         for each, of_member in ((rate, members.rate), (lag, members.lag))
     )
     agrees = np.append(is_bad, False)[own]
+    others.group_of[np.isin(others.group_of, place)] = -1
     return Finding(
         subjects=groups,
-        tests=_uneven(groups, unit_of, rate, lag, figures),
+        tests=_uneven(groups, _Members(unit_of, rate, lag), others, figures),
         unit_of=unit_of,
         rows=np.concatenate([np.arange(len(window)), own]),
         of=np.concatenate([window.instance, members.of]),
@@ -426,25 +453,48 @@ def _uneven_group(window: Window, memory: Memory, figures: Figures) -> Finding:
     )
 
 
-def _uneven(groups: Subjects, group_of: Numbers, rate: Numbers, lag: Numbers, figures: Figures) -> list[Threshold]:
-    """Tests of members against the median of their group, which is in `group_of`."""
+class _Members(NamedTuple):
+    """Members of groups: the place of the group of each, or -1, its rate [records per s] and its lag [records]."""
+
+    group_of: Numbers
+    rate: Numbers
+    lag: Numbers
+
+
+def _between_pushes(window: Window, memory: Memory) -> _Members:
+    """Members that push in another window, by what they lately read and their last lag. One that reads less than a
+    record per second may have no partition.
+    """
+    groups, known = window.groups, memory.instances
+    others = known.between_pushes(window.instance, window.end_us)
+    rate, lag = np.expm1(known["recent_read"][others]), memory.history("lag").expected(others, 0.0)
+    place = np.minimum(np.searchsorted(groups.codes, known["group"][others]), len(groups) - 1)
+    is_member = (rate >= 1.0) & (len(groups) > 0)
+    is_member[is_member] = groups.codes[place[is_member]] == known["group"][others[is_member]]
+    return _Members(np.where(is_member, place, -1), rate, lag)
+
+
+def _uneven(groups: Subjects, members: _Members, others: _Members, figures: Figures) -> list[Threshold]:
+    """Tests of members against the median of their group, which others have a part in."""
+    least_lag = np.fmax(figures["least_lag"], np.nan_to_num(members.rate) * figures["least_lag_s"])
+    everyone = np.concatenate([members.group_of, others.group_of])
     tests = []
-    for metric, unit, values, least in (
-        ("records_consumed", "records per s", rate, figures["least_per_s"]),
-        ("lag_records", "records", lag, np.fmax(figures["least_lag"], np.nan_to_num(rate) * figures["least_lag_s"])),
+    for metric, unit, own, of_others, least in (
+        ("records_consumed", "records per s", members.rate, others.rate, figures["least_per_s"]),
+        ("lag_records", "records", members.lag, others.lag, least_lag),
     ):
         does = "has a lag of" if unit == "records" else "reads"
-        has = (group_of >= 0) & ~np.isnan(values)
-        members = np.append(np.bincount(group_of[has], minlength=len(groups)), 0)[group_of]
-        is_judged = members >= figures["least_members"]
-        middle = medians(group_of, np.where(is_judged, values, np.nan), len(groups))
-        median = np.append(middle, np.nan)[group_of]
+        values = np.concatenate([own, of_others])
+        has = (everyone >= 0) & ~np.isnan(values)
+        counts = np.append(np.bincount(everyone[has], minlength=len(groups)), 0)
+        median = np.append(medians(everyone, values, len(groups)), np.nan)[members.group_of]
+        count = counts[members.group_of]
         tests.append(
             Threshold(
-                metric=metric, unit=unit, observed=np.where(is_judged, values, np.nan),
+                metric=metric, unit=unit, observed=np.where(count >= figures["least_members"], own, np.nan),
                 bound=np.maximum(figures["factor"] * median, least), expected=median,
                 says=f"one member of group {{subject}} {does} {{observed}} (median of {{members}}: {{expected}})",
-                more={"members": members},
+                more={"members": count},
             )
         )  # fmt: skip
     return tests

@@ -70,6 +70,21 @@ def test_a_client_that_is_worse_after_its_deploy_is_a_regression(columns: dict[s
     assert f"{row['opened_at']:%H:%M}" == "12:39"
 
 
+@pytest.mark.parametrize("sent", [30_000.0, 12_000.0])
+def test_in_short_windows_instances_send_together_as_much_as_in_long_ones(sent: float) -> None:
+    """Each of two instances pushes every five minutes, the second one two minutes after the first."""
+
+    def rows(minute: int) -> list[Row]:
+        each = generation(minute // 5, records_sent=sent)
+        own = [row | {"push_interval_ms": 300_000, "pushes": 1} for row in each if "client_id" in row]
+        second = [row for row in own if row["client_instance_id"].startswith("orders-2")]
+        first = [row for row in own if row not in second]
+        return [*{0: first, 2: second}.get(minute % 5, []), client("minutely")]
+
+    found = Judged(window_s=60).windows(5 * (DEPLOY + 8), rows).found
+    assert [each[:2] for each in found] == ([("deploy-regression", "orders")] if sent < 20_000 else [])
+
+
 def test_a_fleet_that_stood_still_at_first_is_judged_by_throughput() -> None:
     def rows(number: int) -> list[Row]:
         found = generation(number, records_sent=15_000.0)

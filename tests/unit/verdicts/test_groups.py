@@ -139,6 +139,25 @@ def test_consumers_that_work_off_one_large_fetch_are_not_stalled() -> None:
     assert [verdict for verdict, _, _ in judged.found] == ["slow-processing"]
 
 
+READS: Row = {"records_consumed": 3000.0, "commits": 1.0}
+NOTHING: Row = {"records_consumed": 0.0, "commits": 0.0}
+
+
+@pytest.mark.slow
+def test_a_group_that_polls_rarely_is_stalled_once_it_stops() -> None:
+    """Every four minutes, in windows of one: in three of four it reads and commits nothing while records wait."""
+
+    def rows(number: int) -> list[Row]:
+        return [member(lag_records=700.0, **(READS if number % 4 == 0 else NOTHING))]
+
+    judged = Judged(window_s=60).windows(60, rows)
+    assert judged.found == []
+    stopped = [member(lag_records=700.0, **NOTHING)]
+    assert judged.windows(9, lambda _: stopped).found == []
+    judged.windows(3, lambda _: stopped)
+    assert judged.only()["verdict"] == "stalled"
+
+
 def test_a_member_without_a_partition_for_half_an_hour_is_idle() -> None:
     """From its first push on: a third member of a group with two partitions has none from the beginning."""
     judged = Judged().windows(6, lambda _: [member(1), member(2, assigned_partitions=0.0, records_consumed=0.0)])
@@ -159,6 +178,25 @@ def test_one_member_with_most_of_the_work_makes_an_uneven_group() -> None:
     row = Judged().windows(6, uneven).only()
     assert (row["verdict"], row["instances"]) == ("uneven-group", ["bill-2"])
     assert "one member of group billing reads 133 records per s (median of 5: 20 records per s)" in row["why"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("window_s", "lost"), [(300, 0), (60, 0), (60, 4)])
+def test_members_that_push_in_other_windows_have_a_part_in_the_median(window_s: int, lost: int) -> None:
+    """Five members push every five minutes, each in a minute of its own, or one of them four of five times."""
+
+    def rows(number: int) -> list[Row]:
+        minutes = range(number * window_s // 60, (number + 1) * window_s // 60)
+        consumed = [40_000.0 if minute % 5 == 2 else 6000.0 for minute in minutes]
+        return [
+            member(minute % 5, records_consumed=each, push_interval_ms=300_000, pushes=1)
+            for minute, each in zip(minutes, consumed, strict=True)
+            if not lost or minute % 25 != 5 * lost + 2
+        ] + [client("other", push_interval_ms=60_000)]
+
+    judged = Judged(window_s=window_s).windows(70 * 60 // window_s, rows)
+    assert [found[:2] for found in judged.found] == [("uneven-group", "billing")]
+    assert judged.only()["instances"] == ["bill-2"]
 
 
 def test_a_small_group_or_another_member_each_time_is_even() -> None:
