@@ -20,14 +20,16 @@ CLEARLY: Final = float(np.log(2.5))
 
 @dataclass(frozen=True, slots=True)
 class Excess:
-    """Excess of each path over its history; NaN but for franz-go's producers.
+    """Excess of paths of franz-go's producers over their history.
 
     Attributes:
+        at: places of these paths among those of the window.
         usual_ms: usual longest request.
         longer_ms: excess of the longest request.
         busier: ratio of the busy time to the usual (log).
     """
 
+    at: Numbers
     usual_ms: Numbers
     longer_ms: Numbers
     busier: Numbers
@@ -40,7 +42,7 @@ class Excess:
 
     def without(self, longer_ms: Numbers, busier: Numbers) -> "Excess":
         """The rest beside parts that are shared with others: at least 0, where there is an excess."""
-        return Excess(self.usual_ms, _rest(self.longer_ms, longer_ms), _rest(self.busier, busier))
+        return Excess(self.at, self.usual_ms, _rest(self.longer_ms, longer_ms), _rest(self.busier, busier))
 
     def of_series(self, by_series: Groups) -> tuple[Numbers, Numbers]:
         """Excess of most paths of each series: of the longest request [ms], and of the busy time (log)."""
@@ -81,10 +83,10 @@ def excess_of(
     links = np.flatnonzero(~np.isnan(window.links.busy))
     own, of_links = numbered(paths.by_path.of[links])
     by_path, key = Groups(of_links, len(own)), paths.key[own]
-    busier = np.full(len(paths.key), np.nan)
-    busier[own] = by_path.medians(np.log(window.links.busy[links])) - history.expected(key, least_s)
+    busier = by_path.medians(np.log(window.links.busy[links])) - history.expected(key, least_s)
     learned = by_path.medians(np.log(busy[links]))
     history.learn(key, learned, window.seconds_of(paths.client[own]), least_s)
-    busier[np.isnan(usual)] = np.nan
-    usual_ms = np.where(np.isnan(busier), np.nan, np.expm1(usual))
-    return Excess(usual_ms, np.expm1(longest) - usual_ms, busier)
+    is_known = ~np.isnan(busier) & ~np.isnan(usual[own])
+    at = own[is_known]
+    usual_ms = np.expm1(usual[at])
+    return Excess(at, usual_ms, np.expm1(longest[at]) - usual_ms, busier[is_known])

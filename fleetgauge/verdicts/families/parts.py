@@ -116,8 +116,8 @@ def _parts(window: Window, memory: Memory, figures: Figures) -> Parts:
     excess = None
     if is_longest.any():
         excess = excess_of(window, memory, longest, before, np.where(is_young, np.nan, links.busy), least_s)
-        both = before + excess.both()
-        value = np.where(np.isnan(both), longest, both)
+        value = longest.copy()
+        value[excess.at] = before[excess.at] + excess.both()
         link_value = link_value + (value - longest)[path_of]
     wait = np.where(kind // 4 == CONSUMER, np.log1p(FETCH_WAIT_MS[kind % 4 - 1]), 0.0)
     is_known = ~np.isnan(value - before)
@@ -142,16 +142,17 @@ def _parts(window: Window, memory: Memory, figures: Figures) -> Parts:
     path_part, busier = own - common - np.fmax(own_client, 0)[by_series.of], np.full(len(own), np.nan)
     if excess is not None:
         rest = _within_measures(excess, paths, np.fmax(node_effect, 0), followed)
-        busier = rest.busier
+        busier[rest.at] = rest.busier
         # The longest of many requests to a slow broker is longer by anything: no milliseconds are shared there.
-        is_slow = node_effect > np.log(figures["factor"])
-        is_apart = ~np.isnan(busier) & ~is_slow[at]
-        common = np.where(is_apart, own - rest.both(), common)
+        is_apart = ~(node_effect > np.log(figures["factor"]))[at[rest.at]]
+        apart = rest.at[is_apart]
+        common[apart] = own[apart] - rest.both()[is_apart]
         own_client = _of_client(own - common, is_hidden, by_series)
+        path_part = own - common - np.fmax(own_client, 0)[by_series.of]
         # Load raises the busy time of all paths of a client: what they share is no path's.
-        of_client = (np.fmax(each, 0)[by_series.of] for each in rest.of_series(by_series))
-        alone = rest.without(*of_client).both()
-        path_part = np.where(is_apart, alone, own - common - np.fmax(own_client, 0)[by_series.of])
+        series = by_series.of[rest.at]
+        of_client = (np.fmax(each, 0)[series] for each in rest.of_series(Groups(series, len(by_series))))
+        path_part[apart] = rest.without(*of_client).both()[is_apart]
     noise = history.noise(key) * of_five_minutes(window)
     history.learn(key, learned, window.seconds_of(paths.client), least_s)
     return Parts(
@@ -276,15 +277,16 @@ def _within_measures(excess: Excess, paths: Paths, node_effect: Numbers, followe
     12 / 1.8 / 1.5 (see `_SPREAD`) = 4.4 times and 188 ms.
 
     Args:
-        excess: of each path.
+        excess: of some paths.
         paths: of the window.
         node_effect: excess that all paths of each node share (log).
         followed: excess of each series as a follower of a slow broker (log).
     """
-    at, series, by_series = paths.by_node.of, paths.by_series.of, paths.by_series
-    few = np.bincount(at[~np.isnan(excess.busier)], minlength=len(paths.nodes)) < LEAST_CLIENTS
+    at, series = paths.by_node.of[excess.at], paths.by_series.of[excess.at]
+    by_node, by_series = Groups(at, len(paths.nodes)), Groups(series, len(paths.by_series))
+    few = np.bincount(at, minlength=len(by_node)) < LEAST_CLIENTS
     few |= node_effect <= ALIKE
-    longer_ms, busier = (_polished(each, paths.by_node, by_series) for each in (excess.longer_ms, excess.busier))
+    longer_ms, busier = (_polished(each, by_node, by_series) for each in (excess.longer_ms, excess.busier))
     rest = _without(excess, few[at], longer_ms[at], busier[at], node_effect[at])
     # The same for the series that follow, cluster by cluster.
     own_ms, own_busier = rest.of_series(by_series)
