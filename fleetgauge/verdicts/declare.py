@@ -124,6 +124,7 @@ class Finding:
         principals: principal of each unit without instances, which would show it; else None.
         since_us: beginning of each bad unit, where it is known better than by the first bad window [us].
         left_out: by reason, True for the units that the tests leave out for it.
+        disproved: True for subjects of which the window shows that what is not open yet is none.
     """
 
     subjects: Subjects
@@ -140,6 +141,7 @@ class Finding:
     principals: Numbers | None = None
     since_us: Numbers | None = None
     left_out: Mapping[str, Numbers] = field(default_factory=dict)
+    disproved: Numbers | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

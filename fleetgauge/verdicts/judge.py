@@ -257,6 +257,9 @@ class _Round:
         bad = (excess > 1.0).any(axis=0)
         is_bad = bool(bad.any())
         case = self._cases.get(code)
+        if case is not None and not case.is_open and finding.disproved is not None and finding.disproved[place]:
+            _clear(case, self._window.begin_us, self._memory)
+            return
         if case is not None and finding.of is not None:
             if is_bad and int(finding.of[self._worst(units, excess)[1]]) != case.of:
                 if self._is_unheard(case, units) and min(float(excess.max()), MOST_OF_SHORT) <= case.excess:

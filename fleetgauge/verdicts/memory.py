@@ -26,8 +26,8 @@ LATE: Final = 1.5
 """Longest time to the next push of an instance [times the interval between its pushes]."""
 
 _SUBJECTS: Final = {
-    "lag": "instance",
-    **dict.fromkeys(("lag trend", "latest read", "longest pause"), "group"),
+    **dict.fromkeys(("lag", "request_rate_per_s", "fetch_rate_per_s"), "instance"),
+    "lag trend": "group",
     **dict.fromkeys(("queue", "idle", "commit_latency_avg_ms", "commit_share"), "client"),
     **dict.fromkeys(("fetch_latency_avg_ms", "fetch_latency_max_ms"), "client"),
 }

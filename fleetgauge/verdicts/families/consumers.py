@@ -20,6 +20,7 @@ from fleetgauge.verdicts.declare import (
 from fleetgauge.verdicts.families.beside_traffic import beside_traffic, per_instance
 from fleetgauge.verdicts.families.commits import fetches_wait_as_usual
 from fleetgauge.verdicts.families.groups import has_most_work, lag_trend
+from fleetgauge.verdicts.families.producers import recent_rate
 from fleetgauge.verdicts.memory import Memory
 from fleetgauge.verdicts.rules import Figures
 from fleetgauge.verdicts.window import LIBRDKAFKA, Window
@@ -135,7 +136,7 @@ def _max_poll_interval_ms(window: Window, memory: Memory, figures: Figures) -> N
 
 
 def _tiny_fetches(window: Window, memory: Memory, figures: Figures) -> Finding:
-    rate, size = window.rows.number("fetch_rate_per_s"), window.rows.number("fetch_size_avg_bytes")
+    rate, size = recent_rate(window, memory, "fetch_rate_per_s"), window.rows.number("fetch_size_avg_bytes")
     finding = of_clients(
         window,
         [

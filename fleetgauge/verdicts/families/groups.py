@@ -20,9 +20,6 @@ _POLLS_WITHIN_S: Final = 30
 """Longest time since its last poll() for a consumer to be judged by its fetches [s]."""
 
 
-_FORGOTTEN: Final = 0.1
-"""Part of the time by which the longest pause between reads shrinks: one of four minutes is forgotten in 40."""
-
 _EXPECTED: Final = 2.0
 """Rebalances that the start of a member causes, with the end of the one that it replaces."""
 
@@ -297,10 +294,8 @@ def _stalled(window: Window, memory: Memory, figures: Figures) -> Finding:
     lag, consumed = (groups.sum(rows.number(name)) for name in ("lag_records", "records_consumed"))
     commits, assigned = (np.nan_to_num(groups.sum(rows.number(name))) for name in ("commits", "assigned_partitions"))
     does_nothing = (consumed == 0) & (commits == 0) & (assigned > 0)
-    may_work = does_nothing & _may_work(window, memory, (consumed > 0) | (commits > 0))
     telemetry = Threshold(
-        metric="lag_records", unit="records",
-        observed=np.where(may_work, np.nan, np.where(does_nothing, lag, 0 * (lag + consumed))),
+        metric="lag_records", unit="records", observed=np.where(does_nothing, lag, 0 * (lag + consumed)),
         bound=figures["least_records"],
         says="group {subject} reads and commits nothing from its {assigned:.0f} partitions, while {observed} wait",
         more={"assigned": assigned},
@@ -320,29 +315,12 @@ def _stalled(window: Window, memory: Memory, figures: Figures) -> Finding:
         "leader",
         more={"assigned": assigned},
     )  # fmt: skip
+    # One that polls every four minutes reads nothing in three of four windows of 60 s: it was at work.
+    reads = consumed > 0
     if window.offsets is None:
-        return of_subjects(groups, [telemetry, fetching])
-    return _by_either(window, [telemetry, fetching], _stalled_by_samples(window, window.offsets, figures))
-
-
-def _may_work(window: Window, memory: Memory, reads: Numbers) -> Numbers:
-    """True for groups that may work on what they have: they have read nothing for no longer than lately between two
-    reads, five minutes at most.
-
-    A group that polls every 200 s reads nothing in two or three windows of 60 s, and in none of 300 s.
-
-    Args:
-        window: what is judged.
-        memory: of the windows before; the reads of this one are added.
-        reads: True for groups that read or commit.
-    """
-    codes, end_s = window.groups.codes, window.end_us / 1_000_000
-    latest_read, longest_pause = memory.history("latest read"), memory.history("longest pause")
-    silent_s, pause_s = end_s - latest_read.expected(codes, 0.0), longest_pause.expected(codes, 0.0)
-    latest_read.put(codes, np.where(reads, end_s, np.nan))
-    now_s = np.minimum(silent_s - window.length_s, LONGEST_COVERED_S)
-    longest_pause.put(codes, np.where(reads, np.fmax(now_s, pause_s - _FORGOTTEN * silent_s), np.nan))
-    return silent_s <= pause_s
+        return of_subjects(groups, [telemetry, fetching], disproved=reads)
+    finding = _by_either(window, [telemetry, fetching], _stalled_by_samples(window, window.offsets, figures))
+    return replace(finding, disproved=reads & ~_is_sampled(window))
 
 
 def _stalled_by_samples(window: Window, offsets: SampledGroups, figures: Figures) -> Threshold:

@@ -46,6 +46,21 @@ def test_what_is_near_its_bound_takes_longer(ratio: float, windows: int) -> None
     assert state(polled(*[ratio] * windows)) == "open"
 
 
+@pytest.mark.parametrize("window_s", [60, 300])
+@pytest.mark.parametrize(("rates", "is_found"), [((46.0, 58.0), True), ((42.0, 54.0), False)])
+def test_a_client_is_busy_by_the_mean_of_five_minutes(
+    window_s: int, rates: tuple[float, float], is_found: bool
+) -> None:
+    """From 50 requests per second on, of 300 B each: 52 of every other minute's 46 and 58 are, and 48 are not."""
+
+    def rows(number: int) -> list[Row]:
+        rate = sum(rates) / 2 if window_s == 300 else rates[number % 2]
+        return [client("tiny", request_rate_per_s=rate, records_per_request_avg=20.0, request_size_avg_bytes=300.0)]
+
+    found = Judged(window_s=window_s).windows(2400 // window_s, rows).found
+    assert found == ([("small-batches", "tiny", "open")] if is_found else [])
+
+
 def test_lag_that_goes_up_and_down_does_not_grow() -> None:
     """By 500, -600, 500, -600 records in windows of 60 s; by 100 each it does."""
 

@@ -145,16 +145,16 @@ NOTHING: Row = {"records_consumed": 0.0, "commits": 0.0}
 
 @pytest.mark.slow
 def test_a_group_that_polls_rarely_is_stalled_once_it_stops() -> None:
-    """Every four minutes, in windows of one: in three of four it reads and commits nothing while records wait."""
+    """Every six minutes, in windows of one: in five of six it reads and commits nothing while records wait."""
 
     def rows(number: int) -> list[Row]:
-        return [member(lag_records=700.0, **(READS if number % 4 == 0 else NOTHING))]
+        return [member(lag_records=700.0, **(READS if number % 6 == 0 else NOTHING))]
 
-    judged = Judged(window_s=60).windows(60, rows)
+    judged = Judged(window_s=60).windows(61, rows)
     assert judged.found == []
     stopped = [member(lag_records=700.0, **NOTHING)]
-    assert judged.windows(9, lambda _: stopped).found == []
-    judged.windows(3, lambda _: stopped)
+    assert judged.windows(10, lambda _: stopped).found == []
+    judged.windows(1, lambda _: stopped)
     assert judged.only()["verdict"] == "stalled"
 
 
