@@ -48,7 +48,8 @@ def recent_rate(window: Window, memory: Memory, column: str) -> Numbers:
         return rate
     history = memory.history(column)
     before = history.expected(window.instance, 0.0)
-    weight = np.minimum(window.covered_s / LONGEST_COVERED_S, 1.0)
+    # As much noise, and as late, as the mean of the windows of five minutes
+    weight = np.minimum(2 * window.covered_s / (LONGEST_COVERED_S + window.covered_s), 1.0)
     mean: Numbers = np.where(np.isnan(before), rate, before + weight * (rate - before))
     history.put(window.instance, mean)
     return mean
