@@ -14,9 +14,10 @@ Landing zones come from `generate_landing`, into DIR, which may be removed after
   a hundredth of other clients into the last ones; bytes on disk a point.
 - `little`: `fleet run` over the points, then with nothing new, then with two late pushes of four points: seconds on the
   clock, of CPU of all its processes, jobs' stages and executions of SQL (from Spark's event log).
-- `late`: `fleet run` every five minutes of the clients' time, but for the last sixteenth of all points, and one that a
-  node had while it was away: of a quarter of the clients, the quarter of the time before. Then over the last sixteenth,
-  then over the node's: CPU a point of each, without what a run with nothing new takes.
+- `late`: `fleet run` every five minutes of the clients' time, but for the last sixteenth of all points, and what two
+  nodes had while they were away, of a quarter of the clients each. Then over the last sixteenth, over what the node has
+  that comes back only now, and over what the other one has, whose clients went on meanwhile: CPU a point of each,
+  without what a run with nothing new takes.
 - `masters`: the same zone as a run chooses by itself, by `local[1]`, `local[2]`, and clusters of one worker of
   two cores and of two workers of one.
 - `memory`: the same number of pushes from 1,000 instances, and from one instance each, on a cluster of two workers,
@@ -259,9 +260,11 @@ def late_part(work: Path, count: int, _: int) -> Rows:
     received_us = rows["received_at"].cast(pa.int64()).to_numpy()
     after_us = received_us - received_us.min()
     at = after_us / after_us.max()
-    is_away = (rows["client_source_port"].to_numpy() % 4 == 0) & (at >= 11 / 16) & (at < 15 / 16)
-    is_last = at >= 15 / 16
-    step = np.where(is_away | is_last, -1, after_us // RUN_US)
+    node = rows["client_source_port"].to_numpy() % 4
+    is_back = (node == 1) & (at >= 12 / 16)
+    is_late = (node == 0) & (at >= 11 / 16) & (at < 15 / 16)
+    is_last = (at >= 15 / 16) & ~is_back
+    step = np.where(is_back | is_late | is_last, -1, after_us // RUN_US)
 
     def run_over(name: str, is_new: np.ndarray) -> dict[str, Any]:
         path = zone / "date=2026-03-01" / "hour=00" / f"{name}.parquet"
@@ -273,7 +276,7 @@ def late_part(work: Path, count: int, _: int) -> Rows:
     for number in range(step.max() + 1):
         run_over(f"{number:06d}", step == number)
     found = [run_over("nothing", step < -1)]
-    for name, is_new in (("in time", is_last), ("late", is_away)):
+    for name, is_new in (("in time", is_last), ("back", is_back), ("late", is_late)):
         cost = run_over(name, is_new)
         a_point_us = (cost["cpu_s"] - found[0]["cpu_s"]) / cost["points"] * 1e6
         found.append(cost | {"cpu_us_a_point": round(a_point_us, 2)})
