@@ -189,15 +189,15 @@ class Late:
         first_us, last_us = np.full((2, len(ids)), _END_US)
         np.minimum.at(first_us, first_of, group.first_us)
         np.minimum.at(last_us, first_of, group.last_us)
-        upto_us = np.zeros(len(ids), np.int64)
-        np.maximum.at(upto_us, first_of, group.last_us)
+        latest_us = np.zeros(len(ids), np.int64)
+        np.maximum.at(latest_us, first_of, group.last_us)
         condition = _received(int(group.near_us.min()), _END_US) & pc.field("client_instance_id").isin(ids)
         near, between, everything, kinds = np.zeros((4, len(ids)), np.int64)
         for rows in self._points.scan(_SURVEYED, condition & _HAS_GROWTH):
             texts: Array = rows.column("client_instance_id")
             place = filled(pc.index_in(texts.dictionary, value_set=ids), -1)[texts.indices.to_numpy()]
             received_us = times(rows.column("received_at"))
-            is_between = (received_us > first_us[place]) & (received_us <= upto_us[place])
+            is_between = (received_us > first_us[place]) & (received_us <= latest_us[place])
             near += np.bincount(place[received_us <= group.upto_us[place]], minlength=len(ids))
             between += np.bincount(place[is_between], minlength=len(ids))
             everything += np.bincount(place, minlength=len(ids))
