@@ -43,6 +43,10 @@ MOST_OF_SHORT: Final = 2.0
 """Most that a short window counts for [times its bound], so that one of many does not decide alone."""
 
 
+_OF_FALL: Final = 0.25
+"""Rise that does not end a recovery [share of its fall]."""
+
+
 def base_s(for_s: float) -> float:
     """Least time over which a ratio is taken [s]."""
     return min(LONGEST_COVERED_S, for_s / 2)
@@ -106,7 +110,17 @@ def raise_level(case: Case, measure: str, seconds: float, covered_s: float, for_
 def lower_level(case: Case, ratio: float, good_s: float, for_s: float) -> None:
     """Subtracts the evidence of a time in which the measure that raised the case was good [s]."""
     case.level_s += weight_of(ratio) * good_s * max(1.0, for_s / _CLEARS_WITHIN_S)
+    case.low_s = min(case.low_s, case.level_s)
     case.lift = case.held_s = 0.0
+
+
+def recovers(case: Case) -> bool:
+    """True if a case goes on to recover in a bad window: its level has risen again by a quarter of its fall at most.
+
+    A lag that no longer grows may still grow for a moment: while it falls, one minute at 1.05 times its bound among ten
+    good ones does not begin the recovery anew.
+    """
+    return case.good_us is not None and case.level_s - case.low_s <= _OF_FALL * (case.high_s - case.low_s)
 
 
 def may_lower(case: Case, known: Container[str]) -> bool:

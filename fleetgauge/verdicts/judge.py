@@ -21,6 +21,7 @@ from fleetgauge.verdicts.evidence import (
     raise_by_mean,
     raise_level,
     ratio_of,
+    recovers,
     weight_of,
 )
 from fleetgauge.verdicts.exposure import Exposure
@@ -364,8 +365,9 @@ class _Round:
         else:
             raise_by_mean(case, measure, lift, ratio, covered_s, for_s)
         case.bad_windows += 1
-        case.last_bad_us = case.judged_us = window.end_us
-        case.good_us = None
+        case.judged_us = window.end_us
+        if not recovers(case):
+            case.last_bad_us, case.good_us = window.end_us, None
         self._open_if_due(case)
         case.excess = min(ratio, _MOST_EXCESS)
         if self._exposure is not None:
@@ -472,10 +474,10 @@ class _Round:
         if case.lift and lift is not None and lift <= 1.0:  # the case may have ended in this window
             covered_s *= 1.0 - raise_by_mean(case, measure, lift, ratio, covered_s, for_s)
             self._open_if_due(case)
+        if case.good_us is None:
+            case.good_us, case.high_s, case.low_s = window.begin_us, case.level_s, case.level_s
         lower_level(case, ratio, covered_s, for_s)
         case.judged_us = window.end_us
-        if case.good_us is None:
-            case.good_us = window.begin_us
         if case.level_s <= 0:
             _clear(case, case.good_us, self._memory)
 

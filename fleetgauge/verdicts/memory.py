@@ -11,7 +11,7 @@ from fleetgauge.verdicts.arrow import Numbers, Table, pa
 from fleetgauge.verdicts.history import History
 from fleetgauge.verdicts.registry import KINDS, PATHS, Names, Registry
 
-FORM: Final = 14
+FORM: Final = 15
 """Version of `Memory.parts`, to be raised with each change of them: windows of another version are judged again."""
 
 DAY_US: Final = 86_400_000_000
@@ -26,7 +26,9 @@ LATE: Final = 1.5
 """Longest time to the next push of an instance [times the interval between its pushes]."""
 
 _SUBJECTS: Final = {
-    **dict.fromkeys(("lag", "request_rate_per_s", "fetch_rate_per_s"), "instance"),
+    "lag": "instance",
+    **dict.fromkeys(("request_rate_per_s", "fetch_rate_per_s"), "instance"),
+    **dict.fromkeys(("busy by request_rate_per_s", "busy by fetch_rate_per_s"), "instance"),
     "lag trend": "group",
     **dict.fromkeys(("queue", "idle", "commit_latency_avg_ms", "commit_share"), "client"),
     **dict.fromkeys(("fetch_latency_avg_ms", "fetch_latency_max_ms"), "client"),
@@ -182,7 +184,9 @@ class Case:
         bound: of the figure in its last bad window.
         adds_ms: mean time that it added to each request in the worst of its windows, where that is known [ms].
         adds_longest_ms: longest time that it added to one request, where that is known [ms].
-        good_us: beginning of the first good window since the last bad one.
+        good_us: beginning of the first good window since the last bad one, or of one that goes on; see
+            `verdicts.evidence.recovers`.
+        high_s, low_s: level at `good_us`, and the lowest since [s].
         judged_us: end of the last window in which it was judged.
         is_open: it has lasted long enough.
         opened_us: end of the window in which it had lasted long enough [us].
@@ -218,6 +222,8 @@ class Case:
     adds_ms: float | None = None
     adds_longest_ms: float | None = None
     good_us: int | None = None
+    high_s: float = 0.0
+    low_s: float = 0.0
     judged_us: int = 0
     is_open: bool = False
     opened_us: int | None = None

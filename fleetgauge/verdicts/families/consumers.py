@@ -20,7 +20,7 @@ from fleetgauge.verdicts.declare import (
 from fleetgauge.verdicts.families.beside_traffic import beside_traffic, per_instance
 from fleetgauge.verdicts.families.commits import fetches_wait_as_usual
 from fleetgauge.verdicts.families.groups import has_most_work, lag_trend
-from fleetgauge.verdicts.families.producers import recent_rate
+from fleetgauge.verdicts.families.rates import busy
 from fleetgauge.verdicts.memory import Memory
 from fleetgauge.verdicts.rules import Figures
 from fleetgauge.verdicts.window import LIBRDKAFKA, Window
@@ -136,14 +136,15 @@ def _max_poll_interval_ms(window: Window, memory: Memory, figures: Figures) -> N
 
 
 def _tiny_fetches(window: Window, memory: Memory, figures: Figures) -> Finding:
-    rate, size = recent_rate(window, memory, "fetch_rate_per_s"), window.rows.number("fetch_size_avg_bytes")
+    rate, is_busy = busy(window, memory, "fetch_rate_per_s", figures["fetches_per_s"])
+    size = np.where(is_busy, window.rows.number("fetch_size_avg_bytes"), np.inf)
     finding = of_clients(
         window,
         [
             Threshold(
                 metric="fetch_size_avg_bytes",
                 unit="bytes",
-                observed=np.where(rate >= figures["fetches_per_s"], size, np.where(np.isnan(rate), np.nan, np.inf)),
+                observed=np.where(np.isnan(rate), np.nan, size),
                 bound=figures["bytes"],
                 is_upper=False,
                 says="{subject} sends {rate:,.0f} fetches per second that return {observed} each (limit {bound})",

@@ -7,16 +7,16 @@ import numpy as np
 from fleetgauge.verdicts.arrow import Numbers
 from fleetgauge.verdicts.declare import Finding, Threshold, Verdict, of_clients
 from fleetgauge.verdicts.families.beside_traffic import beside_traffic, per_instance
+from fleetgauge.verdicts.families.rates import busy
 from fleetgauge.verdicts.memory import Memory
 from fleetgauge.verdicts.rules import Figures
-from fleetgauge.verdicts.window import LONGEST_COVERED_S, Window
+from fleetgauge.verdicts.window import Window
 from fleetgauge.verdicts.witnesses.traffic import PRODUCE, Traffic
 
 
 def _small_batches(window: Window, memory: Memory, figures: Figures) -> Finding:
     rows = window.rows
-    rate = recent_rate(window, memory, "request_rate_per_s")
-    is_busy = rate >= figures["requests_per_s"]
+    rate, is_busy = busy(window, memory, "request_rate_per_s", figures["requests_per_s"])
     more = {"rate": rate}
     finding = of_clients(
         window,
@@ -37,22 +37,6 @@ def _small_batches(window: Window, memory: Memory, figures: Figures) -> Finding:
     if window.traffic is None:
         return finding
     return beside_traffic(window, finding, _small_by_traffic(window, window.traffic, figures), is_rate=True)
-
-
-def recent_rate(window: Window, memory: Memory, column: str) -> Numbers:
-    """A rate of each row, in short windows over the last five minutes or so: of 50 requests per second, the least that
-    is busy, they have 47 now and 53 then. To be called once per window, since it updates a history.
-    """
-    rate = window.rows.number(column)
-    if window.length_s >= LONGEST_COVERED_S:
-        return rate
-    history = memory.history(column)
-    before = history.expected(window.instance, 0.0)
-    # As much noise, and as late, as the mean of the windows of five minutes
-    weight = np.minimum(2 * window.covered_s / (LONGEST_COVERED_S + window.covered_s), 1.0)
-    mean: Numbers = np.where(np.isnan(before), rate, before + weight * (rate - before))
-    history.put(window.instance, mean)
-    return mean
 
 
 def _small_by_traffic(window: Window, traffic: Traffic, figures: Figures) -> list[Threshold]:

@@ -139,33 +139,37 @@ def zone() -> Zone:
     return simulated(3)
 
 
-LARGE = ("simulated-4", "simulated-5", "second-61", "second-62")
+LARGE = {"simulated": (4, 5), "second": range(61, 68)}
+"""Seeds of each model's fleets."""
 
 
 @pytest.fixture(
     scope="module",
     params=[
         pytest.param("recorded", marks=pytest.mark.slow),
-        *(pytest.param(name, marks=pytest.mark.soak) for name in LARGE),
+        *(pytest.param(model, marks=pytest.mark.soak) for model in LARGE),
     ],
 )
-def large(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Zone:
-    """Of real clients with real faults, or of a larger fleet: 150 clients of `fleet simulate`, or some 400 of the
-    second model.
+def large(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[Zone]:
+    """Of real clients with real faults, or of larger fleets: 150 clients of `fleet simulate`, or some 400 of the second
+    model.
     """
-    model, _, seed = request.param.partition("-")
+    model = request.param
     if model == "recorded":
-        return Zone.read(Path(__file__).parents[2] / "data" / "real_faults")
+        return [Zone.read(Path(__file__).parents[2] / "data" / "real_faults")]
     if model == "simulated":
-        return simulated(int(seed), clients=150)
-    directory = tmp_path_factory.mktemp("second")
-    make_fleet(int(seed), directory)
-    return Zone.read(directory / "zone")
+        return [simulated(seed, clients=150) for seed in LARGE[model]]
+    made = []
+    for seed in LARGE[model]:
+        directory = tmp_path_factory.mktemp("second")
+        make_fleet(seed, directory)
+        made.append(Zone.read(directory / "zone"))
+    return made
 
 
 @pytest.fixture(scope="module")
-def before_large(large: Zone, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    return judged(large, tmp_path_factory.mktemp("before"))
+def before_large(large: list[Zone], tmp_path_factory: pytest.TempPathFactory) -> list[list[dict[str, Any]]]:
+    return [judged(zone, tmp_path_factory.mktemp("before")) for zone in large]
 
 
 @pytest.fixture(scope="module")
@@ -186,14 +190,18 @@ def test_the_same_pushes_give_the_same_verdicts(
 
 
 @pytest.mark.parametrize("name", WAYS)
-def test_the_same_pushes_of_a_larger_fleet_give_the_same_verdicts(
-    name: str, large: Zone, before_large: list[dict[str, Any]], tmp_path: Path
+def test_the_same_pushes_of_larger_fleets_give_the_same_verdicts(
+    name: str, large: list[Zone], before_large: list[list[dict[str, Any]]], tmp_path: Path
 ) -> None:
     """But for one subject in fifty, whose evidence may be near its limit."""
-    way = WAYS[name]
-    expected, after = by_subject(before_large, way), judged(way.change(large), tmp_path, way.window_s)
-    found = differences(expected, by_subject(after, AS_IT_IS), way)
-    assert len({each.partition(")")[0] for each in found}) <= 0.02 * len(expected), "\n".join(found)
+    way, subjects, differ, found = WAYS[name], 0, 0, []
+    for number, (zone, before) in enumerate(zip(large, before_large, strict=True)):
+        expected = by_subject(before, way)
+        after = judged(way.change(zone), tmp_path / str(number), way.window_s)
+        of_fleet = differences(expected, by_subject(after, AS_IT_IS), way)
+        subjects, differ = subjects + len(expected), differ + len({each.partition(")")[0] for each in of_fleet})
+        found += [f"{number}: {each}" for each in of_fleet]
+    assert differ <= 0.02 * subjects, "\n".join([f"{differ} of {subjects}", *found])
 
 
 @pytest.mark.slow

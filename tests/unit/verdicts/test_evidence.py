@@ -1,5 +1,7 @@
 """Evidence: how long and how far something was so, whatever the windows are."""
 
+from collections.abc import Sequence
+
 import pytest
 from unit.verdicts.fleets import Judged, Row, client
 
@@ -46,19 +48,46 @@ def test_what_is_near_its_bound_takes_longer(ratio: float, windows: int) -> None
     assert state(polled(*[ratio] * windows)) == "open"
 
 
-@pytest.mark.parametrize("window_s", [60, 300])
-@pytest.mark.parametrize(("rates", "is_found"), [((46.0, 58.0), True), ((42.0, 54.0), False)])
-def test_a_client_is_busy_by_the_mean_of_five_minutes(
-    window_s: int, rates: tuple[float, float], is_found: bool
-) -> None:
-    """From 50 requests per second on, of 300 B each: 52 of every other minute's 46 and 58 are, and 48 are not."""
+def sending(window_s: int, rates: Sequence[float]) -> list[tuple[str, str, str]]:
+    """The verdicts about a producer that sends 300 B each, so many per second in these minutes and then anew."""
 
     def rows(number: int) -> list[Row]:
-        rate = sum(rates) / 2 if window_s == 300 else rates[number % 2]
+        minute, minutes = number * window_s // 60, window_s // 60
+        rate = sum(rates[at % len(rates)] for at in range(minute, minute + minutes)) / minutes
         return [client("tiny", request_rate_per_s=rate, records_per_request_avg=20.0, request_size_avg_bytes=300.0)]
 
-    found = Judged(window_s=window_s).windows(2400 // window_s, rows).found
-    assert found == ([("small-batches", "tiny", "open")] if is_found else [])
+    return Judged(window_s=window_s).windows(6000 // window_s, rows).found
+
+
+@pytest.mark.parametrize("window_s", [60, 300])
+@pytest.mark.parametrize(
+    ("rates", "is_found"),
+    [
+        ((46.0, 58.0), True),
+        ((42.0, 54.0), False),
+        ((*[46.0] * 15, *[58.0] * 15), True),
+        ((*[42.0] * 15, *[54.0] * 15), False),
+        ((*[20.0] * 15, *[80.0] * 5), False),
+    ],
+)
+def test_a_client_near_the_limit_is_busy_by_the_mean_of_half_an_hour(
+    window_s: int, rates: tuple[float, ...], is_found: bool
+) -> None:
+    """From 50 requests per second on: 52 of a minute's, or of 15 minutes', 46 and 58 are, and 48 are not. Nor is one
+    that is clearly busy for 5 minutes now and then.
+    """
+    assert sending(window_s, rates) == ([("small-batches", "tiny", "open")] if is_found else [])
+
+
+def test_a_moment_near_the_bound_does_not_begin_a_recovery_anew() -> None:
+    """An idle ratio of 0.02 for 30 minutes, and 0.5 from then on, but for five minutes near the bound; 0.02 is bad."""
+
+    def lasts(*after: float) -> int:
+        row = polled(*[0.02] * 6, 0.5, *after, *[0.5] * 4).rows[0]
+        assert (row["state"], row["last_seen_at"]) == ("cleared", row["cleared_at"])
+        return int((row["last_seen_at"] - row["opened_at"]).total_seconds()) // 60
+
+    assert (lasts(), lasts(IDLE / 1.01), lasts(0.02)) == (30, 30, 40)
 
 
 def test_lag_that_goes_up_and_down_does_not_grow() -> None:
