@@ -10,6 +10,7 @@ import numpy as np
 from fleetgauge.verdicts.arrow import Numbers, Table, pa
 from fleetgauge.verdicts.history import History
 from fleetgauge.verdicts.registry import KINDS, PATHS, Names, Registry
+from fleetgauge.verdicts.window import Window
 
 FORM: Final = 15
 """Version of `Memory.parts`, to be raised with each change of them: windows of another version are judged again."""
@@ -27,8 +28,6 @@ LATE: Final = 1.5
 
 _SUBJECTS: Final = {
     "lag": "instance",
-    **dict.fromkeys(("request_rate_per_s", "fetch_rate_per_s"), "instance"),
-    **dict.fromkeys(("busy by request_rate_per_s", "busy by fetch_rate_per_s"), "instance"),
     "lag trend": "group",
     **dict.fromkeys(("queue", "idle", "commit_latency_avg_ms", "commit_share"), "client"),
     **dict.fromkeys(("fetch_latency_avg_ms", "fetch_latency_max_ms"), "client"),
@@ -69,6 +68,10 @@ INSTANCE_FIELDS: Final = {
             "read",
             "recent_throughput",
             "recent_read",
+            "recent_request_rate_per_s",
+            "recent_fetch_rate_per_s",
+            "busy_request_rate_per_s",
+            "busy_fetch_rate_per_s",
         ),
         np.float64,
     ),
@@ -96,6 +99,8 @@ class Instances:
         blind_s: time in which its commits took longer and it is unknown by how much of its own [s].
         judged_s, latency, waited, failed, commits, throughput, read, recent_throughput, recent_read: see
             `verdicts.families.deploys`.
+        recent_request_rate_per_s, recent_fetch_rate_per_s, busy_request_rate_per_s, busy_fetch_rate_per_s: mean rate of
+            the last minutes [per s], and the distance from the limit (log); see `verdicts.families.rates`.
     """
 
     def __init__(self, table: Table | None = None) -> None:
@@ -115,17 +120,16 @@ class Instances:
                     each, np.full(more, -1 if name in ("cluster", *_OF_NAMES) else 0, each.dtype)
                 )
 
-    def between_pushes(self, present: Numbers, end_us: int) -> Numbers:
+    def between_pushes(self, window: Window) -> Numbers:
         """Numbers of instances that a window lacks since they push after it: at its end their last push is less than
         1.5 intervals ago. In windows of 60 s these are four of five that push every 300 s.
-
-        Args:
-            present: numbers of those that it has.
-            end_us: of the window.
         """
+        return window.once("between pushes", lambda: self._between_pushes(window))
+
+    def _between_pushes(self, window: Window) -> Numbers:
         due_us = self["last_us"] + LATE * self["interval_s"] * 1_000_000
-        pushes_later = (due_us > end_us) & (self["terminated_us"] < self["last_us"])
-        pushes_later[present] = False
+        pushes_later = (due_us > window.end_us) & (self["terminated_us"] < self["last_us"])
+        pushes_later[window.instance] = False
         return np.flatnonzero(pushes_later)
 
     def keep(self, stays: Numbers) -> None:

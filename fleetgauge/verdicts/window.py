@@ -196,6 +196,7 @@ class Groups:
             self._order = order_of(np.maximum(groups, -1) + 1)[np.count_nonzero(groups < 0) :]
             groups = groups[self._order]
         self._groups, self._sizes = groups, np.bincount(groups, minlength=count)
+        self._begins = np.append(0, np.cumsum(self._sizes))
 
     def __len__(self) -> int:
         return self._count
@@ -213,7 +214,8 @@ class Groups:
         values, sizes = values.copy() if self._order is None else values[self._order], self._sizes
         has = ~np.isnan(values)
         if not has.all():
-            values, sizes = values[has], np.bincount(self._groups[has], minlength=self._count)
+            before = np.append(0, np.cumsum(has))[self._begins]
+            values, sizes = values[has], np.diff(before)
         begins = np.cumsum(sizes) - sizes
         middles = np.full(self._count, np.nan)
         # Most groups are small: those of a size are sorted together, as the rows of a matrix.

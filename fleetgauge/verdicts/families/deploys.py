@@ -231,7 +231,7 @@ def _of_clients(window: Window, memory: Memory, measure: str, own: Numbers) -> N
         own: the rates of its rows, as log(1 + records per second).
     """
     clients, known = window.clients, memory.instances
-    others = known.between_pushes(window.instance, window.end_us)
+    others = known.between_pushes(window)
     place = np.minimum(np.searchsorted(clients.codes, known["client"][others]), len(clients) - 1)
     is_known = (clients.codes[place] == known["client"][others]) & ~np.isnan(known[f"recent_{measure}"][others])
     rates = np.expm1(known[f"recent_{measure}"][others[is_known]])

@@ -444,7 +444,7 @@ def _between_pushes(window: Window, memory: Memory) -> _Members:
     record per second may have no partition.
     """
     groups, known = window.groups, memory.instances
-    others = known.between_pushes(window.instance, window.end_us)
+    others = known.between_pushes(window)
     rate, lag = np.expm1(known["recent_read"][others]), memory.history("lag").expected(others, 0.0)
     place = np.minimum(np.searchsorted(groups.codes, known["group"][others]), len(groups) - 1)
     is_member = (rate >= 1.0) & (len(groups) > 0)

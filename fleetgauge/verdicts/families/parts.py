@@ -137,8 +137,9 @@ def _parts(window: Window, memory: Memory, figures: Figures) -> Parts:
     own_client = _of_client(own - common, is_hidden, by_series)
     extra_ms = longer_ms - node_delay_ms[at]
     followed = _by_followers(paths, own_client, own - common, extra_ms, before, node_effect)
-    common += followed[by_series.of]
-    own_client = _of_client(own - common, is_hidden, by_series)
+    if followed.any():
+        common += followed[by_series.of]
+        own_client = _of_client(own - common, is_hidden, by_series)
     path_part, busier = own - common - np.fmax(own_client, 0)[by_series.of], np.full(len(own), np.nan)
     if excess is not None:
         rest = _within_measures(excess, paths, np.fmax(node_effect, 0), followed)

@@ -22,14 +22,14 @@ def busy(window: Window, memory: Memory, column: str, least: float) -> tuple[Num
     per second now and 53 then, beside a limit of 50, would begin and end a verdict every few minutes, at other times in
     windows of 60 s than in those of 300 s.
     """
-    rate, code, history = _recent(window, memory, column), window.instance, memory.history(f"busy by {column}")
+    rate, code, known = _recent(window, memory, column), window.instance, memory.instances
     beyond = np.clip(np.log(np.maximum(rate, 1e-9) / least), _BELOW, _ABOVE)
-    before, covered_s = history.expected(code, 0.0), window.covered_s
-    age_s = np.maximum((window.end_us - memory.instances["first_us"][code]) / 1_000_000, covered_s)
-    weight = np.maximum(1 - np.exp(-covered_s / _MEAN_S), covered_s / age_s)
-    is_mean = (beyond > _BELOW) & (beyond < _ABOVE) & ~np.isnan(before)
-    beyond = np.where(is_mean, before + weight * (beyond - before), beyond)
-    history.put(code, beyond)
+    before, covered_s = known[f"busy_{column}"][code], window.covered_s
+    near = np.flatnonzero((beyond > _BELOW) & (beyond < _ABOVE) & (before != 0))
+    age_s = np.maximum((window.end_us - known["first_us"][code[near]]) / 1_000_000, covered_s[near])
+    weight = np.maximum(1 - np.exp(-covered_s[near] / _MEAN_S), covered_s[near] / age_s)
+    beyond[near] = before[near] + weight * (beyond[near] - before[near])
+    known[f"busy_{column}"][code] = np.where(np.isnan(beyond), before, beyond)
     return rate, beyond >= 0
 
 
@@ -38,10 +38,10 @@ def _recent(window: Window, memory: Memory, column: str) -> Numbers:
     rate = window.rows.number(column)
     if window.length_s >= LONGEST_COVERED_S:
         return rate
-    history = memory.history(column)
-    before = history.expected(window.instance, 0.0)
+    recent, covered_s = memory.instances[f"recent_{column}"], window.covered_s
+    before = recent[window.instance]
     # As much noise, and as late, as the mean of the windows of five minutes
-    weight = np.minimum(2 * window.covered_s / (LONGEST_COVERED_S + window.covered_s), 1.0)
-    mean: Numbers = np.where(np.isnan(before), rate, before + weight * (rate - before))
-    history.put(window.instance, mean)
+    weight = np.minimum(2 * covered_s / (LONGEST_COVERED_S + covered_s), 1.0)
+    mean: Numbers = np.where(before > 0, before + weight * (rate - before), rate)
+    recent[window.instance] = np.where(np.isnan(rate), before, mean)
     return mean
