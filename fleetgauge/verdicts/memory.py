@@ -68,6 +68,7 @@ INSTANCE_FIELDS: Final = {
             "read",
             "recent_throughput",
             "recent_read",
+            "last_read",
             "recent_request_rate_per_s",
             "recent_fetch_rate_per_s",
             "busy_request_rate_per_s",
@@ -99,6 +100,7 @@ class Instances:
         blind_s: time in which its commits took longer and it is unknown by how much of its own [s].
         judged_s, latency, waited, failed, commits, throughput, read, recent_throughput, recent_read: see
             `verdicts.families.deploys`.
+        last_read: records per second of its latest window.
         recent_request_rate_per_s, recent_fetch_rate_per_s, busy_request_rate_per_s, busy_fetch_rate_per_s: mean rate of
             the last minutes [per s], and the distance from the limit (log); see `verdicts.families.rates`.
     """

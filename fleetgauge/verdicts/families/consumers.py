@@ -51,7 +51,7 @@ def _slow_processing(window: Window, memory: Memory, figures: Figures) -> Findin
     left_out = {
         TOO_YOUNG: ~is_old & ~np.isnan(given),
         "its group works off a backlog": (trend < 0) & ~np.isnan(given),
-        "it reads far more than the others of its group": has_most_work(window, figures.of["uneven-group"]),
+        "it reads far more than the others of its group": has_most_work(window, memory, figures.of["uneven-group"]),
     }
     ratio = np.where(np.logical_or.reduce([*left_out.values()]), np.nan, given)
     is_of_time = (window.dialect != LIBRDKAFKA) | figures.is_on("polls_alike")

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -248,7 +248,8 @@ def lag_trend(window: Window, memory: Memory, figures: Figures) -> Numbers:
     """Trend of each group: 1 if its lag grows enough for `lagging`, -1 if it falls by that share of its reads, else 0.
 
     NaN where the lag is not known. If a group reads 60,000 records in a window and its lag falls by 40, it is not
-    working off a backlog: that takes 600 (1 %). A short window may have no sample: the last one of five minutes counts.
+    working off a backlog: that takes 600 (1 %). Where it is not known, as in a short window without a sample or after
+    a lost push, the last one of five minutes before the window counts.
 
     Args:
         window: what is judged.
@@ -260,7 +261,9 @@ def lag_trend(window: Window, memory: Memory, figures: Figures) -> Numbers:
 
 def _lag_trend(window: Window, memory: Memory, figures: Figures) -> Numbers:
     _, grown = lag_growth(window, memory)
-    read = np.nan_to_num(window.groups.sum(window.rows.number("records_consumed")))
+    read = window.groups.sum(window.rows.number("records_consumed"))
+    grown = np.where((grown < 0) & np.isnan(read), np.nan, grown)  # as after a lost push: it may fall, or be trimmed
+    read = np.nan_to_num(read)
     least = np.full(len(read), _least_records(window, figures))
     if window.offsets is not None:
         is_sampled = _is_sampled(window)
@@ -273,7 +276,7 @@ def _lag_trend(window: Window, memory: Memory, figures: Figures) -> Numbers:
     trend = np.where(np.isnan(grown), np.nan, trend)
     codes, end_s, history = window.groups.codes, window.end_us // 1_000_000, memory.history("lag trend")
     history.put(codes, trend, end_s)
-    keys, latest = history.put_after(end_s - LONGEST_COVERED_S)
+    keys, latest = history.put_after(end_s - LONGEST_COVERED_S - window.length_s)
     is_known = np.isin(codes, keys)
     trend[is_known] = latest[np.searchsorted(keys, codes[is_known])]
     return trend
@@ -380,7 +383,7 @@ def _idle_consumer(window: Window, memory: Memory, figures: Figures) -> Finding:
     return Finding(subjects=subjects, tests=tests, unit_of=subjects.of_row, rows=rows, sources=sources)
 
 
-def has_most_work(window: Window, figures: Figures) -> Numbers:
+def has_most_work(window: Window, memory: Memory, figures: Figures) -> Numbers:
     """True for members whose rate is above half of `factor` times the median of their group.
 
     A member with hot partitions may not keep up and read less than is written to them, but it reads more than the
@@ -388,14 +391,14 @@ def has_most_work(window: Window, figures: Figures) -> Numbers:
 
     Args:
         window: what is judged.
+        memory: of the windows before.
         figures: of uneven-group.
     """
     groups, rate = window.groups, window.rows.number("records_consumed") / window.seconds
-    members = np.append(groups.count(~np.isnan(rate)), 0)[groups.of_row]
-    is_judged = members >= figures["least_members"]
-    median = np.append(groups.median(np.where(is_judged, rate, np.nan)), np.nan)[groups.of_row]
+    others = _between_pushes(window, memory)
+    count, median = _of_members(groups, (groups.of_row, rate), (others.group_of, others.rate))
     bound = np.maximum(figures["factor"] / 2 * median, figures["least_per_s"])
-    return is_judged & (rate > bound)
+    return (count >= figures["least_members"]) & (rate > bound)
 
 
 def _uneven_group(window: Window, memory: Memory, figures: Figures) -> Finding:
@@ -420,7 +423,7 @@ def _uneven_group(window: Window, memory: Memory, figures: Figures) -> Finding:
         for each, of_member in ((rate, members.rate), (lag, members.lag))
     )
     agrees = np.append(is_bad, False)[own]
-    others.group_of[np.isin(others.group_of, place)] = -1
+    others = others._replace(group_of=np.where(np.isin(others.group_of, place), -1, others.group_of))
     return Finding(
         subjects=groups,
         tests=_uneven(groups, _Members(unit_of, rate, lag), others, figures),
@@ -440,33 +443,45 @@ class _Members(NamedTuple):
 
 
 def _between_pushes(window: Window, memory: Memory) -> _Members:
-    """Members that push in another window, by what they lately read and their last lag. One that reads less than a
-    record per second may have no partition.
+    """Members that push in another window, by what they read when they last pushed, and their lag then. One that reads
+    less than a record per second may have no partition.
     """
+    return window.once("members between pushes", lambda: _members_between_pushes(window, memory))
+
+
+def _members_between_pushes(window: Window, memory: Memory) -> _Members:
     groups, known = window.groups, memory.instances
     others = known.between_pushes(window)
-    rate, lag = np.expm1(known["recent_read"][others]), memory.history("lag").expected(others, 0.0)
+    rate, lag = known["last_read"][others], memory.history("lag").expected(others, 0.0)
+    known["last_read"][window.instance] = np.nan_to_num(window.rows.number("records_consumed") / window.seconds)
     place = np.minimum(np.searchsorted(groups.codes, known["group"][others]), len(groups) - 1)
     is_member = (rate >= 1.0) & (len(groups) > 0)
     is_member[is_member] = groups.codes[place[is_member]] == known["group"][others[is_member]]
     return _Members(np.where(is_member, place, -1), rate, lag)
 
 
+_Values: TypeAlias = tuple[Numbers, Numbers]
+"""Place of the group of each member, or -1, and a value of it."""
+
+
+def _of_members(groups: Subjects, own: _Values, others: _Values) -> _Values:
+    """The number of those that have a value, and their median, in the group of each of its own members."""
+    group_of, values = (np.concatenate(each) for each in zip(own, others, strict=True))
+    has = (group_of >= 0) & ~np.isnan(values)
+    counts = np.append(np.bincount(group_of[has], minlength=len(groups)), 0)
+    return counts[own[0]], np.append(medians(group_of, values, len(groups)), np.nan)[own[0]]
+
+
 def _uneven(groups: Subjects, members: _Members, others: _Members, figures: Figures) -> list[Threshold]:
     """Tests of members against the median of their group, which others have a part in."""
     least_lag = np.fmax(figures["least_lag"], np.nan_to_num(members.rate) * figures["least_lag_s"])
-    everyone = np.concatenate([members.group_of, others.group_of])
     tests = []
     for metric, unit, own, of_others, least in (
         ("records_consumed", "records per s", members.rate, others.rate, figures["least_per_s"]),
         ("lag_records", "records", members.lag, others.lag, least_lag),
     ):
         does = "has a lag of" if unit == "records" else "reads"
-        values = np.concatenate([own, of_others])
-        has = (everyone >= 0) & ~np.isnan(values)
-        counts = np.append(np.bincount(everyone[has], minlength=len(groups)), 0)
-        median = np.append(medians(everyone, values, len(groups)), np.nan)[members.group_of]
-        count = counts[members.group_of]
+        count, median = _of_members(groups, (members.group_of, own), (others.group_of, of_others))
         tests.append(
             Threshold(
                 metric=metric, unit=unit, observed=np.where(count >= figures["least_members"], own, np.nan),

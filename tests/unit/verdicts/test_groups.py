@@ -221,6 +221,21 @@ def test_a_member_with_most_of_the_work_is_no_slow_application(consumed: float) 
     found = {(row["verdict"], row["caused_by"]) for row in Judged().windows(8, rows).rows}
     assert found == {("uneven-group", None), ("lagging", "uneven-group:group:billing")}
 
+    def in_turn(minute: int) -> list[Row]:
+        return [rows(minute // 5)[minute % 5] | {"push_interval_ms": 300_000, "pushes": 1}, client("other")]
+
+    assert "slow-processing" not in {row["verdict"] for row in Judged(window_s=60).windows(60, in_turn).rows}
+
+
+def test_a_group_that_reads_down_its_lag_is_not_slow_where_a_push_was_lost() -> None:
+    """What it read since is unknown in every third window."""
+
+    def rows(at: int) -> list[Row]:
+        consumed = None if at % 3 == 2 else 30_000.0
+        return [member(records_consumed=consumed, lag_records=900_000.0 - 5000 * at, poll_idle_ratio_avg=0.01)]
+
+    assert Judged().windows(20, rows).found == []
+
 
 def test_a_member_that_crashes_in_a_loop_does_not_pay_for_the_rebalances_that_it_makes() -> None:
     """Each of its lives makes two, which are taken off for members that come in a rolling restart."""
