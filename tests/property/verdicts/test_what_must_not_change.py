@@ -6,6 +6,7 @@ of both simulators.
 
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -150,26 +151,26 @@ LARGE = {"simulated": (4, 5), "second": range(61, 68)}
         *(pytest.param(model, marks=pytest.mark.soak) for model in LARGE),
     ],
 )
-def large(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[Zone]:
-    """Of real clients with real faults, or of larger fleets: 150 clients of `fleet simulate`, or some 400 of the second
-    model.
+def large(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[Callable[[], Zone]]:
+    """Read one after the other: of real clients with real faults, or of larger fleets: 150 clients of `fleet simulate`,
+    or some 400 of the second model.
     """
     model = request.param
     if model == "recorded":
-        return [Zone.read(Path(__file__).parents[2] / "data" / "real_faults")]
+        return [partial(Zone.read, Path(__file__).parents[2] / "data" / "real_faults")]
     if model == "simulated":
-        return [simulated(seed, clients=150) for seed in LARGE[model]]
-    made = []
-    for seed in LARGE[model]:
-        directory = tmp_path_factory.mktemp("second")
+        return [partial(simulated, seed, clients=150) for seed in LARGE[model]]
+    directories = [tmp_path_factory.mktemp("second") for _ in LARGE[model]]
+    for seed, directory in zip(LARGE[model], directories, strict=True):
         make_fleet(seed, directory)
-        made.append(Zone.read(directory / "zone"))
-    return made
+    return [partial(Zone.read, directory / "zone") for directory in directories]
 
 
 @pytest.fixture(scope="module")
-def before_large(large: list[Zone], tmp_path_factory: pytest.TempPathFactory) -> list[list[dict[str, Any]]]:
-    return [judged(zone, tmp_path_factory.mktemp("before")) for zone in large]
+def before_large(
+    large: list[Callable[[], Zone]], tmp_path_factory: pytest.TempPathFactory
+) -> list[list[dict[str, Any]]]:
+    return [judged(read(), tmp_path_factory.mktemp("before")) for read in large]
 
 
 @pytest.fixture(scope="module")
@@ -191,13 +192,13 @@ def test_the_same_pushes_give_the_same_verdicts(
 
 @pytest.mark.parametrize("name", WAYS)
 def test_the_same_pushes_of_larger_fleets_give_the_same_verdicts(
-    name: str, large: list[Zone], before_large: list[list[dict[str, Any]]], tmp_path: Path
+    name: str, large: list[Callable[[], Zone]], before_large: list[list[dict[str, Any]]], tmp_path: Path
 ) -> None:
     """But for one subject in fifty, whose evidence may be near its limit."""
     way, subjects, differ, found = WAYS[name], 0, 0, []
-    for number, (zone, before) in enumerate(zip(large, before_large, strict=True)):
+    for number, (read, before) in enumerate(zip(large, before_large, strict=True)):
         expected = by_subject(before, way)
-        after = judged(way.change(zone), tmp_path / str(number), way.window_s)
+        after = judged(way.change(read()), tmp_path / str(number), way.window_s)
         of_fleet = differences(expected, by_subject(after, AS_IT_IS), way)
         subjects, differ = subjects + len(expected), differ + len({each.partition(")")[0] for each in of_fleet})
         found += [f"{number}: {each}" for each in of_fleet]
