@@ -6,10 +6,12 @@ from fleetgauge.verdicts.declare import Verdict
 from fleetgauge.verdicts.families import (
     consumers,
     deploys,
-    groups,
+    lag,
     latency,
     life_cycle,
+    members,
     producers,
+    rebalances,
     throttling,
     versions,
 )
@@ -24,7 +26,9 @@ VERDICTS: Final[tuple[Verdict, ...]] = (
     *latency.OF_NODES,
     *deploys.VERDICTS,
     *latency.OF_CLIENTS,
-    *groups.VERDICTS,
+    *rebalances.VERDICTS,
+    *lag.VERDICTS,
+    *members.VERDICTS,
     *producers.VERDICTS,
 )
 

@@ -10,9 +10,9 @@ import numpy as np
 from fleetgauge.verdicts.arrow import Numbers, Table, pa
 from fleetgauge.verdicts.history import History
 from fleetgauge.verdicts.registry import KINDS, PATHS, Names, Registry
-from fleetgauge.verdicts.window import Window
+from fleetgauge.verdicts.window import Window, once
 
-FORM: Final = 15
+FORM: Final = 16
 """Version of `Memory.parts`, to be raised with each change of them: windows of another version are judged again."""
 
 DAY_US: Final = 86_400_000_000
@@ -71,8 +71,8 @@ INSTANCE_FIELDS: Final = {
             "last_read",
             "recent_request_rate_per_s",
             "recent_fetch_rate_per_s",
-            "busy_request_rate_per_s",
-            "busy_fetch_rate_per_s",
+            "beside_limit_request_rate_per_s",
+            "beside_limit_fetch_rate_per_s",
         ),
         np.float64,
     ),
@@ -101,8 +101,9 @@ class Instances:
         judged_s, latency, waited, failed, commits, throughput, read, recent_throughput, recent_read: see
             `verdicts.families.deploys`.
         last_read: records per second of its latest window.
-        recent_request_rate_per_s, recent_fetch_rate_per_s, busy_request_rate_per_s, busy_fetch_rate_per_s: mean rate of
-            the last minutes [per s], and the distance from the limit (log); see `verdicts.families.rates`.
+        recent_request_rate_per_s, recent_fetch_rate_per_s: mean rate of the last minutes [per s].
+        beside_limit_request_rate_per_s, beside_limit_fetch_rate_per_s: mean ratio of these to the limit; see
+            `verdicts.families.request_rate`.
     """
 
     def __init__(self, table: Table | None = None) -> None:
@@ -122,18 +123,6 @@ class Instances:
                     each, np.full(more, -1 if name in ("cluster", *_OF_NAMES) else 0, each.dtype)
                 )
 
-    def between_pushes(self, window: Window) -> Numbers:
-        """Numbers of instances that a window lacks since they push after it: at its end their last push is less than
-        1.5 intervals ago. In windows of 60 s these are four of five that push every 300 s.
-        """
-        return window.once("between pushes", lambda: self._between_pushes(window))
-
-    def _between_pushes(self, window: Window) -> Numbers:
-        due_us = self["last_us"] + LATE * self["interval_s"] * 1_000_000
-        pushes_later = (due_us > window.end_us) & (self["terminated_us"] < self["last_us"])
-        pushes_later[window.instance] = False
-        return np.flatnonzero(pushes_later)
-
     def keep(self, stays: Numbers) -> None:
         """Forgets instances for which `stays` is False, and renumbers the rest."""
         self.arrays = {name: each[stays] for name, each in self.arrays.items()}
@@ -145,6 +134,17 @@ class Instances:
     def table(self) -> Table:
         """The state of all instances, for storage."""
         return pa.table(self.arrays)
+
+
+@once
+def between_pushes(window: Window, instances: Instances) -> Numbers:
+    """Numbers of instances that a window lacks since they push after it: at its end their last push is less than 1.5
+    intervals ago. In windows of 60 s these are four of five that push every 300 s.
+    """
+    due_us = instances["last_us"] + LATE * instances["interval_s"] * 1_000_000
+    pushes_later = (due_us > window.end_us) & (instances["terminated_us"] < instances["last_us"])
+    pushes_later[window.instance] = False
+    return np.flatnonzero(pushes_later)
 
 
 class Clusters:

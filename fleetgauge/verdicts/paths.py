@@ -6,7 +6,7 @@ import numpy as np
 
 from fleetgauge.verdicts.arrow import Numbers
 from fleetgauge.verdicts.registry import KINDS, PATHS
-from fleetgauge.verdicts.window import Groups, Window, numbered
+from fleetgauge.verdicts.window import Groups, Window, numbered, once
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +34,9 @@ class Paths:
     cluster: Numbers
 
 
+@once
 def paths_of(window: Window) -> Paths:
-    """The paths of a window's links, computed once."""
-    return window.once("paths", lambda: _paths(window))
-
-
-def _paths(window: Window) -> Paths:
+    """The paths of a window's links."""
     links = window.links
     series_key, of_series = numbered((window.client * KINDS + window.dialect + 1)[links.row] + links.role * 4)
     width = int(links.place.max(initial=0)) + 1

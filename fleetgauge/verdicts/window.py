@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, Final, TypeVar
+from functools import cached_property, update_wrapper
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from fleetgauge.verdicts.witnesses.points import Points
 from fleetgauge.verdicts.witnesses.traffic import Traffic, TrafficRows
 
 _T = TypeVar("_T")
+_P = ParamSpec("_P")
 
 DIALECTS: Final = ("java", "librdkafka", "franz-go")
 JAVA, LIBRDKAFKA, FRANZ_GO = range(3)
@@ -302,6 +303,7 @@ class Window:
         points: points that own rules read; None if there are no own rules.
         offsets: samples of groups; None where nothing was sampled.
         traffic: traffic of gateways; None where they counted nothing.
+        shared: values that are computed once: see `once`.
     """
 
     points: Points | None = None
@@ -313,7 +315,7 @@ class Window:
         is_client, is_link = ~(has_role | has_topic), has_role
         self.rows, self._links = Rows(table, at[is_client]), Rows(table, at[is_link])
         self._registry = registry
-        self._shared: dict[str, Any] = {}
+        self.shared: dict[Callable[..., Any], Any] = {}
         self.begin_us, self.length_s = begin_us, length_s
         self.end_us = at_us = self.begin_us + self.length_s * 1_000_000
         rows, cluster = self.rows, self.rows.column("cluster_id")
@@ -335,13 +337,6 @@ class Window:
 
     def __len__(self) -> int:
         return len(self.rows)
-
-    def once(self, name: str, make: Callable[[], _T]) -> _T:
-        """A value that several verdicts need of this window, computed by the first of them."""
-        if name not in self._shared:
-            self._shared[name] = make()
-        shared: _T = self._shared[name]
-        return shared
 
     def _covered_s(self, before_us: Numbers) -> Numbers:
         """Time since the ends of windows before; the length of this one where there is none."""
@@ -513,6 +508,23 @@ class Window:
     def link_count(self) -> Numbers:
         """Links of each row."""
         return np.bincount(self.links.row, minlength=len(self))
+
+
+def once(
+    find: Callable[Concatenate[Window, _P], _T],
+) -> Callable[Concatenate[Window, _P], _T]:
+    """Makes a function of a window return what it did first: several verdicts need that value, and the state before the
+    window, which it updates, is the same for all of them.
+    """
+
+    def first(window: Window, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        if find not in window.shared:
+            window.shared[find] = find(window, *args, **kwargs)
+        value: _T = window.shared[find]
+        return value
+
+    update_wrapper(first, find)
+    return first
 
 
 def place_in(column: Array, known: Sequence[str]) -> Numbers:

@@ -15,7 +15,7 @@ from fleetgauge.verdicts.families.parts import ALIKE, Parts, longer_than_usual, 
 from fleetgauge.verdicts.memory import Memory
 from fleetgauge.verdicts.paths import paths_of
 from fleetgauge.verdicts.rules import Figures
-from fleetgauge.verdicts.window import CONSUMER, FRANZ_GO, JAVA, Window, medians, numbered
+from fleetgauge.verdicts.window import CONSUMER, FRANZ_GO, JAVA, Window, medians, numbered, once
 from fleetgauge.verdicts.witnesses.waits import FETCH_WAIT_MS, LEAST_CLIENTS, waits_for_poll
 
 _UNCERTAIN: Final = 1 / 3
@@ -56,12 +56,8 @@ class Commits:
     called: Numbers
 
 
+@once
 def commits_of(window: Window, memory: Memory, figures: Figures) -> Commits:
-    """The commits of a window, computed once."""
-    return window.once("commits", lambda: _commits(window, memory, figures))
-
-
-def _commits(window: Window, memory: Memory, figures: Figures) -> Commits:
     """Commits without the delay of each group's coordinator, or one of its cluster where that is not known.
 
     A coordinator's delay is that of its node, or that of the commits of most clients that it coordinates, if longer:
@@ -130,6 +126,7 @@ def _delay_anywhere(window: Window, parts: Parts, commit_ms: Numbers, more_ms: N
     return delay_ms
 
 
+@once
 def _commit_ms(window: Window) -> Numbers:
     """Mean latency of the commits of each row [ms]; for franz-go the longest, since its mean is a share of the time.
 
@@ -158,12 +155,13 @@ def _by_share(usual: Numbers, window: Window, memory: Memory, figures: Figures) 
     return np.where(is_longest & ~np.isnan(usual), np.expm1(usual + share - usual_share), np.inf)
 
 
+@once
+def _fetch_ms(window: Window) -> Numbers:
+    return _no_wait(window, "fetch_latency_avg_ms")
+
+
 def _no_wait(window: Window, column: str) -> Numbers:
     """A latency of each row [ms]; NaN where its consumer was away from poll() long enough to explain it."""
-    return window.once(f"no wait {column}", lambda: _not_away(window, column))
-
-
-def _not_away(window: Window, column: str) -> Numbers:
     rows = window.rows
     latency_ms, client_of = rows.number(column), np.arange(len(window))
     is_away = waits_for_poll(rows.number, window.dialect == JAVA, client_of, np.fmax(latency_ms, 0))
@@ -188,7 +186,7 @@ def slow_commits(window: Window, memory: Memory, parts: Parts, figures: Figures)
     own = commits_of(window, memory, figures)
     commits = np.log1p(own.of_clients_ms)
     _, expected = _beside_usual("commit_latency_avg_ms", np.log1p(_commit_ms(window)), window, memory, of_nodes)
-    taken = np.log1p(_no_wait(window, "fetch_latency_avg_ms"))
+    taken = np.log1p(_fetch_ms(window))
     fetches, usual = _beside_usual("fetch_latency_avg_ms", taken, window, memory, of_nodes)
     of_rows, by_links = _longest_fetches(window)
     longest, usual_longest = _beside_usual("fetch_latency_max_ms", np.log1p(of_rows), window, memory, of_nodes)
@@ -252,7 +250,7 @@ def _longest_fetches(window: Window) -> tuple[Numbers, Numbers]:
     is_fetch = (links.role == CONSUMER) & ~np.isnan(window.link_longest_ms)
     of_links = medians(np.where(is_fetch, links.row, -1), window.link_longest_ms, len(window), low=True)
     longest_ms = np.where(np.isnan(of_links), window.rows.number("fetch_latency_max_ms"), of_links)
-    is_away = np.isnan(_no_wait(window, "fetch_latency_avg_ms"))
+    is_away = np.isnan(_fetch_ms(window))
     return np.where(is_away, np.nan, longest_ms), ~np.isnan(of_links)
 
 

@@ -19,8 +19,9 @@ from fleetgauge.verdicts.declare import (
 )
 from fleetgauge.verdicts.families.beside_traffic import beside_traffic, per_instance
 from fleetgauge.verdicts.families.commits import fetches_wait_as_usual
-from fleetgauge.verdicts.families.groups import has_most_work, lag_trend
-from fleetgauge.verdicts.families.rates import busy
+from fleetgauge.verdicts.families.lag import lag_trend
+from fleetgauge.verdicts.families.members import has_most_work
+from fleetgauge.verdicts.families.request_rate import busy
 from fleetgauge.verdicts.memory import Memory
 from fleetgauge.verdicts.rules import Figures
 from fleetgauge.verdicts.window import LIBRDKAFKA, Window
@@ -136,7 +137,7 @@ def _max_poll_interval_ms(window: Window, memory: Memory, figures: Figures) -> N
 
 
 def _tiny_fetches(window: Window, memory: Memory, figures: Figures) -> Finding:
-    rate, is_busy = busy(window, memory, "fetch_rate_per_s", figures["fetches_per_s"])
+    is_busy, more = busy(window, memory, "fetch_rate_per_s", figures["fetches_per_s"])
     size = np.where(is_busy, window.rows.number("fetch_size_avg_bytes"), np.inf)
     finding = of_clients(
         window,
@@ -144,11 +145,11 @@ def _tiny_fetches(window: Window, memory: Memory, figures: Figures) -> Finding:
             Threshold(
                 metric="fetch_size_avg_bytes",
                 unit="bytes",
-                observed=np.where(np.isnan(rate), np.nan, size),
+                observed=np.where(np.isnan(more["rate"]), np.nan, size),
                 bound=figures["bytes"],
                 is_upper=False,
-                says="{subject} sends {rate:,.0f} fetches per second that return {observed} each (limit {bound})",
-                more={"rate": rate},
+                says="{subject} sends {rate:,.0f} fetches per second{mean} that return {observed} each (limit {bound})",
+                more=more,
             )
         ],
     )

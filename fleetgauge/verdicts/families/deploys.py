@@ -18,10 +18,10 @@ import numpy as np
 from fleetgauge.verdicts.arrow import Numbers, as_numpy, pa
 from fleetgauge.verdicts.declare import OWN_HISTORY, Finding, Threshold, Verdict, amount, of_subjects
 from fleetgauge.verdicts.families.commits import commits_of
-from fleetgauge.verdicts.families.groups import lag_trend
+from fleetgauge.verdicts.families.lag import lag_trend
 from fleetgauge.verdicts.families.parts import parts_of
 from fleetgauge.verdicts.families.peers import without_number
-from fleetgauge.verdicts.memory import Memory
+from fleetgauge.verdicts.memory import Memory, between_pushes
 from fleetgauge.verdicts.paths import paths_of
 from fleetgauge.verdicts.rules import Figures
 from fleetgauge.verdicts.window import Groups, Window, medians, numbered
@@ -231,7 +231,7 @@ def _of_clients(window: Window, memory: Memory, measure: str, own: Numbers) -> N
         own: the rates of its rows, as log(1 + records per second).
     """
     clients, known = window.clients, memory.instances
-    others = known.between_pushes(window)
+    others = between_pushes(window, known)
     place = np.minimum(np.searchsorted(clients.codes, known["client"][others]), len(clients) - 1)
     is_known = (clients.codes[place] == known["client"][others]) & ~np.isnan(known[f"recent_{measure}"][others])
     rates = np.expm1(known[f"recent_{measure}"][others[is_known]])

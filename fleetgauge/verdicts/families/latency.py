@@ -15,8 +15,8 @@ import numpy as np
 
 from fleetgauge.verdicts.arrow import Numbers
 from fleetgauge.verdicts.declare import OWN_HISTORY, PEERS, Finding, Verdict
-from fleetgauge.verdicts.families.busy import CLEARLY
 from fleetgauge.verdicts.families.commits import slow_commits
+from fleetgauge.verdicts.families.franz_go import CLEARLY
 from fleetgauge.verdicts.families.parts import ALIKE, longer_than_usual, parts_of
 from fleetgauge.verdicts.families.peers import beside_other_nodes, beside_peers
 from fleetgauge.verdicts.memory import Memory

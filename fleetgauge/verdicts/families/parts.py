@@ -13,7 +13,7 @@ import numpy as np
 
 from fleetgauge.verdicts.arrow import Numbers
 from fleetgauge.verdicts.declare import Threshold
-from fleetgauge.verdicts.families.busy import Excess, excess_of
+from fleetgauge.verdicts.families.franz_go import Excess, excess_of
 from fleetgauge.verdicts.memory import Memory
 from fleetgauge.verdicts.paths import Paths, paths_of
 from fleetgauge.verdicts.registry import PATHS
@@ -28,6 +28,7 @@ from fleetgauge.verdicts.window import (
     Window,
     medians,
     numbered,
+    once,
 )
 from fleetgauge.verdicts.witnesses.waits import FETCH_WAIT_MS, LEAST_CLIENTS, waits_for_poll
 
@@ -89,12 +90,10 @@ class Parts:
     is_hidden: Numbers
 
 
+@once
 def parts_of(window: Window, memory: Memory, figures: Figures) -> Parts:
-    """The parts, computed once per window by the figures of slow-node; updates the histories."""
-    return window.once("latency", lambda: _parts(window, memory, figures.of["slow-node"]))
-
-
-def _parts(window: Window, memory: Memory, figures: Figures) -> Parts:
+    """The parts by the figures of slow-node; updates the histories."""
+    figures = figures.of["slow-node"]
     links, history, paths = window.links, memory.history("latency"), paths_of(window)
     row, kind, key, by_path = links.row, paths.kind, paths.key, paths.by_path
     by_series, by_node = paths.by_series, paths.by_node

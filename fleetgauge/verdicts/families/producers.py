@@ -7,7 +7,7 @@ import numpy as np
 from fleetgauge.verdicts.arrow import Numbers
 from fleetgauge.verdicts.declare import Finding, Threshold, Verdict, of_clients
 from fleetgauge.verdicts.families.beside_traffic import beside_traffic, per_instance
-from fleetgauge.verdicts.families.rates import busy
+from fleetgauge.verdicts.families.request_rate import busy
 from fleetgauge.verdicts.memory import Memory
 from fleetgauge.verdicts.rules import Figures
 from fleetgauge.verdicts.window import Window
@@ -16,20 +16,20 @@ from fleetgauge.verdicts.witnesses.traffic import PRODUCE, Traffic
 
 def _small_batches(window: Window, memory: Memory, figures: Figures) -> Finding:
     rows = window.rows
-    rate, is_busy = busy(window, memory, "request_rate_per_s", figures["requests_per_s"])
-    more = {"rate": rate}
+    is_busy, more = busy(window, memory, "request_rate_per_s", figures["requests_per_s"])
+    says = "{subject} sends {rate:,.0f} requests per second{mean} of {observed} each (limit {bound})"
     finding = of_clients(
         window,
         [
             Threshold(
                 metric="records_per_request_avg", unit="records", is_upper=False, bound=figures["records"],
-                observed=np.where(is_busy, rows.number("records_per_request_avg"), _fine(rate)),
-                says="{subject} sends {rate:,.0f} requests per second of {observed} each (limit {bound})", more=more,
+                observed=np.where(is_busy, rows.number("records_per_request_avg"), _fine(more["rate"])),
+                says=says, more=more,
             ),
             Threshold(
                 metric="request_size_avg_bytes", unit="bytes", is_upper=False, bound=figures["bytes"],
-                observed=np.where(is_busy, rows.number("request_size_avg_bytes"), _fine(rate)),
-                says="{subject} sends {rate:,.0f} requests per second of {observed} each (limit {bound})", more=more,
+                observed=np.where(is_busy, rows.number("request_size_avg_bytes"), _fine(more["rate"])),
+                says=says, more=more,
             ),
         ],
         judged=~np.isnan(rows.number("records_per_request_avg")),

@@ -1,5 +1,6 @@
 """Evidence: how long and how far something was so, whatever the windows are."""
 
+import re
 from collections.abc import Sequence
 
 import pytest
@@ -48,15 +49,15 @@ def test_what_is_near_its_bound_takes_longer(ratio: float, windows: int) -> None
     assert state(polled(*[ratio] * windows)) == "open"
 
 
-def sending(window_s: int, rates: Sequence[float]) -> list[tuple[str, str, str]]:
-    """The verdicts about a producer that sends 300 B each, so many per second in these minutes and then anew."""
+def sending(window_s: int, rates: Sequence[float]) -> Judged:
+    """What is judged of about a producer that sends 300 B each, so many per second in these minutes and then anew."""
 
     def rows(number: int) -> list[Row]:
         minute, minutes = number * window_s // 60, window_s // 60
         rate = sum(rates[at % len(rates)] for at in range(minute, minute + minutes)) / minutes
         return [client("tiny", request_rate_per_s=rate, records_per_request_avg=20.0, request_size_avg_bytes=300.0)]
 
-    return Judged(window_s=window_s).windows(6000 // window_s, rows).found
+    return Judged(window_s=window_s).windows(6000 // window_s, rows)
 
 
 @pytest.mark.parametrize("window_s", [60, 300])
@@ -76,7 +77,15 @@ def test_a_client_near_the_limit_is_busy_by_the_mean_of_half_an_hour(
     """From 50 requests per second on: 52 of a minute's, or of 15 minutes', 46 and 58 are, and 48 are not. Nor is one
     that is clearly busy for 5 minutes now and then.
     """
-    assert sending(window_s, rates) == ([("small-batches", "tiny", "open")] if is_found else [])
+    assert sending(window_s, rates).found == ([("small-batches", "tiny", "open")] if is_found else [])
+
+
+def test_a_row_says_the_rate_by_which_a_client_is_busy() -> None:
+    """That of the last minutes, 46 requests per second where the limit is 50, and the mean of half an hour."""
+    (row,) = sending(300, [*[58.0] * 95, *[46.0] * 5]).rows
+    said = re.match(r"tiny sends 46 requests per second \((\d+) in the mean of half an hour\) of 300 bytes", row["why"])
+    assert said
+    assert 55 <= int(said[1]) <= 57
 
 
 def test_a_moment_near_the_bound_does_not_begin_a_recovery_anew() -> None:
