@@ -1,5 +1,6 @@
 """Declarations of verdicts, and their findings in a window."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -200,13 +201,16 @@ def value_of(values: Numbers | float, unit: int) -> Any:
     return values[unit] if isinstance(values, np.ndarray) else values
 
 
+_PLURAL: Final = re.compile(r"(?<=\w{3})s\b")  # of records, not of ms
+
+
 def amount(value: float, unit: str) -> str:
     """A number with its unit, for a sentence.
 
-    >>> amount(412.4, "ms"), amount(0.04, "ratio"), amount(12_345.0, "records"), amount(1.25, "per s")
-    ('412 ms', '4 %', '12,345 records', '1.2 per s')
+    >>> amount(412.4, "ms"), amount(0.04, "ratio"), amount(12_345.0, "records"), amount(1.0, "records per s")
+    ('412 ms', '4 %', '12,345 records', '1 record per s')
     """
     if unit == "ratio":
         return f"{value * 100:.0f} %"
     text = f"{value:,.0f}" if value >= 10 else f"{value:.1f}".removesuffix(".0")
-    return f"{text} {unit}"
+    return f"{text} {_PLURAL.sub('', unit) if text == '1' else unit}"

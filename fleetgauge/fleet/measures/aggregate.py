@@ -198,6 +198,17 @@ class _Points:
             return np.zeros(len(self.known), np.bool_)
         return filled(self.table[mark], False)[self.known]
 
+    @staticmethod
+    def _stands_beside(push: Numbers, reading: Numbers, value: Numbers, is_zero: Numbers) -> Numbers:
+        """True for zeros that are measurements since another value of their push is above 0: see `zero_beside`."""
+        stands = np.zeros(len(push), np.bool_)
+        asked = np.flatnonzero(is_zero & (_ZERO_BESIDE[reading] >= 0))
+        if len(asked):
+            others = np.flatnonzero(np.isin(reading, _ZERO_BESIDE[reading[asked]]) & (value > 0) & np.isfinite(value))
+            keys = push[others] * len(_READINGS) + reading[others]
+            stands[asked] = np.isin(push[asked] * len(_READINGS) + _ZERO_BESIDE[reading[asked]], keys)
+        return stands
+
     def read(self, place: _Place) -> tuple[Numbers, Numbers, Numbers]:
         """Known points with a value that are read at a place: their numbers, readings and values."""
         reading = self.index.reading[place][self.code]
@@ -211,7 +222,8 @@ class _Points:
         is_growth = _IS_GROWTH[reading]
         value = np.where(is_growth, self.delta[rows], self.value[rows])
         is_value = np.isfinite(value) & (is_growth | (value >= 0))
-        is_value &= ~_ZERO_MAY_BE_NOTHING[reading] | (value > 0) | self.is_java[rows]
+        is_nothing = is_value & _ZERO_MAY_BE_NOTHING[reading] & (value == 0) & ~self.is_java[rows]
+        is_value &= ~is_nothing | self._stands_beside(self.push[rows], reading, value, is_nothing)
         return rows[is_value], reading[is_value], value[is_value]
 
     def _numbers(self, name: str) -> Numbers:
@@ -256,16 +268,19 @@ class _Reading(NamedTuple):
     names: tuple[str, ...]
     by_partition: Literal["sum", "max"] | None
     zero_may_be_nothing: bool
+    zero_beside: str
     is_growth: bool
 
 
 def _reading_of(measure: Measure) -> _Reading:
-    return _Reading(measure.names, measure.by_partition, measure.zero_may_be_nothing, measure.over == "growth")
+    zero = measure.zero_may_be_nothing, measure.zero_beside
+    return _Reading(measure.names, measure.by_partition, *zero, measure.over == "growth")
 
 
 _READINGS: Final = tuple(dict.fromkeys(_reading_of(measure) for measure in MEASURES if measure.metrics))
 _READING_OF: Final = {measure.column: _READINGS.index(_reading_of(measure)) for measure in MEASURES if measure.metrics}
 _ZERO_MAY_BE_NOTHING: Final = np.array([reading.zero_may_be_nothing for reading in _READINGS])
+_ZERO_BESIDE: Final = np.array([_READING_OF.get(reading.zero_beside, -1) for reading in _READINGS])
 _IS_GROWTH: Final = np.array([reading.is_growth for reading in _READINGS])
 _IS_SUM_OF_PARTITIONS: Final = np.array([reading.by_partition == "sum" for reading in _READINGS])
 

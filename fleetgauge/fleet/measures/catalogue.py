@@ -47,6 +47,8 @@ class Measure:
         by_topic: its points by topic make the rows of topics beside.
         zero_may_be_nothing: a 0 is no measurement, unless Java says it. Java sends NaN where nothing was recorded,
             which is null, and its 0 is a time below 1 ms; librdkafka sends 0, franz-go nothing at all.
+        zero_beside: beside a value above 0 of this column, in the same push, a 0 is a measurement, too. librdkafka
+            rounds a ratio to millionths: to 0 where an application takes 12 s per record, which it commits.
     """
 
     column: str
@@ -55,6 +57,7 @@ class Measure:
     by_partition: Literal["sum", "max"] | None = None
     by_topic: bool = False
     zero_may_be_nothing: bool = False
+    zero_beside: str = ""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -68,12 +71,20 @@ def _of(
     name: str,
     *groups: str,
     zero: bool = True,
+    zero_beside: str = "",
     by_topic: bool = False,
     also: tuple[str, str] | None = None,
 ) -> Measure:
     """A measure of one metric that several groups have; with `zero=False` a 0 may be nothing."""
     metrics = (*((group, name) for group in groups), *([] if also is None else [also]))
-    return Measure(column=column, over=over, metrics=metrics, by_topic=by_topic, zero_may_be_nothing=not zero)
+    return Measure(
+        column=column,
+        over=over,
+        metrics=metrics,
+        by_topic=by_topic,
+        zero_may_be_nothing=not zero,
+        zero_beside=zero_beside,
+    )
 
 
 _LAG: Final = (_FETCH[0], "records-lag")
@@ -138,7 +149,7 @@ MEASURES: Final = (
     _of("fetch_latency_avg_ms", "avg", "fetch-latency-avg", *_FETCH, zero=False),
     _of("fetch_latency_max_ms", "max", "fetch-latency-max", *_FETCH, zero=False),
     # Consumers: how busy their applications are.
-    _of("poll_idle_ratio_avg", "avg", "poll-idle-ratio-avg", *_POLL, zero=False),
+    _of("poll_idle_ratio_avg", "avg", "poll-idle-ratio-avg", *_POLL, zero=False, zero_beside="commit_latency_avg_ms"),
     _of("last_poll_seconds_ago", "last", "last-poll-seconds-ago", *_POLL),
     _of("time_between_poll_avg_ms", "avg", "time-between-poll-avg", *_POLL, zero=False),
     _of("time_between_poll_max_ms", "max", "time-between-poll-max", *_POLL, zero=False),

@@ -27,9 +27,9 @@ _UNCERTAIN_OF_LONGEST: Final = 3.0
 _LEAST_SEEN: Final = 0.25
 """Least part of its delay that the commits see that a broker answers."""
 
-_OF_COMMITS: Final = 0.5
+_OF_COMMITS: Final = 0.4
 """Least delay of a slow client's fetches, as a share of the delay of its commits: a fetch that waits for data has all
-of it if there is none, and less if more data arrived meanwhile."""
+of it if there is none, and less if more data arrived meanwhile: 108 ms raised waits of 450 ms by 41 to 54."""
 
 _LONGEST_WAIT_MS: Final = float(FETCH_WAIT_MS[JAVA])
 """Longest wait for data of Java's fetches, as of librdkafka's; those of franz-go are not asked."""
@@ -103,7 +103,7 @@ def _delay_anywhere(window: Window, parts: Parts, commit_ms: Numbers, more_ms: N
 
     A commit that takes less than a quarter of a broker's delay is not that broker's: one of 43 ms while a broker takes
     330 ms longer, but perhaps one of 14 ms beside 43. If the client's fetches from most brokers, beside their delays,
-    take longer by half of what its commits do, and clearly (see `_UNSURE`), the delay is its own.
+    take longer by two fifths of what its commits do, and clearly (see `_UNSURE`), the delay is its own.
 
     Args:
         window: of the rows.
@@ -173,10 +173,10 @@ def slow_commits(window: Window, memory: Memory, parts: Parts, figures: Figures)
 
     Unknown if the rest is less than a third of the subtracted delay, which is not exact: 7 ms beside the 230 ms of a
     slow coordinator. If the client's fetches take no longer, the coordinator or the path to it is slow; if they are
-    unknown, so is the result. A fetch that waits 370 ms for data shows a delay of 30 ms as 397 ms: it is longer by half
-    of what the commits are, and by more than its noise. If it usually differs by 10 ms, 380 ms prove nothing: only one
-    of less than 375 ms is clearly without the delay. franz-go's fetches never show a delay (a share of 1 is their
-    wait), so that its commits count alone.
+    unknown, so is the result. A fetch that waits 370 ms for data shows a delay of 30 ms as 397 ms: it is longer by two
+    fifths of what the commits are, and by more than its noise. If it usually differs by 10 ms, 380 ms prove nothing:
+    only one of less than 375 ms is clearly without the delay. franz-go's fetches never show a delay (a share of 1 is
+    their wait), so that its commits count alone.
 
     A mean follows the traffic, as fetches wait longer for less data. The longest of a consumer that sometimes waits to
     the end, for 500 ms, does not: it is asked where the usual one is that long. Of one broker alone it may be the path

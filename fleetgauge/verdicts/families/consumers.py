@@ -61,7 +61,8 @@ def _slow_processing(window: Window, memory: Memory, figures: Figures) -> Findin
     ended_ms, so_far_ms = rows.number("time_between_poll_max_ms"), rows.number("last_poll_seconds_ago") * 1000
     # A last poll() 80 s ago is not yet a good sign: the next one may come after 330 s.
     between_ms = np.where(np.isnan(ended_ms) & ~(so_far_ms > allowed_ms), np.nan, np.fmax(ended_ms, so_far_ms))
-    beside_lag = _beside_lag(of_polls, trend > 0, figures)
+    # A 0 is one of less than a millionth, or of a binding that does not count: see `_beside_usual`.
+    beside_lag = _beside_lag(np.where(of_polls > 0, of_polls, np.nan), trend > 0, figures)
     finding = of_clients(
         window,
         [
@@ -111,13 +112,15 @@ def _beside_usual(window: Window, of_polls: Numbers, memory: Memory, figures: Fi
     With bursts of n messages, one call in n waits while there is time to spare, and fewer with less time to spare. So
     with bursts as before, a tenth of the usual ratio means at most a tenth of the time to spare: 0.02 where 0.3 is
     usual. Bursts are as before if fetches wait for data as long as before. If they wait for less, or if that is not
-    known, only a ratio near 0 (`waiting_polls`) counts.
+    known, only a ratio near 0 (`waiting_polls`) counts. So does a 0, which tells nothing where the usual ratio is
+    about 0: calls may not be counted at all.
     """
     history, clients = memory.history("idle"), window.clients
     least_s, ratio = figures.history_s(window.length_s), np.maximum(clients.median(of_polls), _LEAST_RATIO)
     usual = np.exp(history.expected(clients.codes, least_s))[clients.of_row]
     history.learn(clients.codes, np.log(ratio), window.seconds_of(clients.codes), least_s)
     bound = figures["idle_ratio"] * usual
+    of_polls = np.where((of_polls > 0) | (bound > _LEAST_RATIO), of_polls, np.nan)
     is_alike = fetches_wait_as_usual(window, memory, figures, of_polls < bound)
     bound = np.where(is_alike, bound, np.minimum(bound, figures["waiting_polls"]))
     return Threshold(

@@ -132,7 +132,7 @@ def parts_of(window: Window, memory: Memory, figures: Figures) -> Parts:
     own = np.maximum(value, wait) - np.maximum(before, wait)
     common = _part_of(np.fmax(node_effect, 0)[at], node_delay_ms[at], own, before, is_longest)
     longer_ms = to_ms(before + own) - before_ms
-    is_hidden = _is_hidden(paths, own - common, longer_ms, before_ms, node_effect, node_delay_ms)
+    is_hidden = _is_hidden(paths, own - common, longer_ms, before_ms, node_effect, node_delay_ms, is_longest)
     own_client = _of_client(own - common, is_hidden, by_series)
     extra_ms = longer_ms - node_delay_ms[at]
     followed = _by_followers(paths, own_client, own - common, extra_ms, before, node_effect)
@@ -170,12 +170,19 @@ def _of_client(rest: Numbers, is_hidden: Numbers, by_series: Groups) -> Numbers:
 
 
 def _is_hidden(
-    paths: Paths, rest: Numbers, longer_ms: Numbers, usual_ms: Numbers, node_effect: Numbers, node_delay_ms: Numbers
+    paths: Paths,
+    rest: Numbers,
+    longer_ms: Numbers,
+    usual_ms: Numbers,
+    node_effect: Numbers,
+    node_delay_ms: Numbers,
+    is_longest: Numbers,
 ) -> Numbers:
     """True for paths to a slow broker that are as slow as it, and at which no delay of the client would show.
 
     A client waits 17 ms longer at one of two brokers, while the other takes 240 ms for all: 257 ms beside 240 are
-    alike, so that the second path proves neither that the client is slow nor that it is not.
+    alike, so that the second path proves neither that the client is slow nor that it is not. Of longest requests 370 ms
+    are alike, too (see `_part_of`), where the client is slow at most of its other brokers.
 
     Args:
         paths: of the window.
@@ -184,6 +191,7 @@ def _is_hidden(
         usual_ms: its usual latency.
         node_effect: of each node (log).
         node_delay_ms: of each node.
+        is_longest: True for paths of which the longest request is known, not the mean.
     """
     series, at = paths.by_series.of, paths.by_node.of
     is_slow = (node_effect > ALIKE)[at] & (rest < ALIKE)
@@ -191,6 +199,12 @@ def _is_hidden(
     np.maximum.at(most_ms, series, np.where(is_slow, 0.0, np.fmax(longer_ms, 0.0)))
     most_ms, base_ms = most_ms[series], usual_ms + np.fmax(node_delay_ms, 0.0)[at]
     hidden: Numbers = is_slow & (most_ms > 0) & (np.log1p(base_ms + most_ms) - np.log1p(base_ms) < ALIKE)
+    if (is_slow & is_longest).any():
+        others, others_ms = (
+            paths.by_series.medians(np.where(is_slow, np.nan, each), low=True)[series] for each in (rest, longer_ms)
+        )
+        hides = np.log1p(base_ms + others_ms) - np.log1p(base_ms) < ALIKE + _SPREAD
+        hidden |= is_slow & is_longest & (others > ALIKE) & hides
     return hidden
 
 

@@ -112,10 +112,22 @@ def values(points: list[Point], measure: Any, names: set[str]) -> list[float]:
             continue
         if measure.over != "growth" and value < 0:
             continue
-        if measure.zero_may_be_nothing and value == 0 and each["dialect"] != "java":
+        if measure.zero_may_be_nothing and value == 0 and each["dialect"] != "java" and not is_beside(points, measure):
             continue
         found.append(value)
     return found
+
+
+def is_beside(points: list[Point], measure: Any) -> bool:
+    """True where a 0 is a measurement since another value of the push is above 0."""
+    others = {name for other in MEASURES if other.column == measure.zero_beside for name in other.names}
+    return any(
+        each["metric_name"] in others
+        and not each["twin"]
+        and each["value"] is not None
+        and 0 < each["value"] < math.inf
+        for each in points
+    )
 
 
 def add_client(row: dict[str, Any], pushes: dict[tuple[Any, ...], list[Point]]) -> None:

@@ -149,6 +149,7 @@ def test_calls_of_poll_that_find_a_message_do_not_make_an_application_slow() -> 
     assert polled(*[0.16] * 10, *[0.1, 0.08, 0.05], *[0.03] * 20).found == []
     assert polled(*[0.9] * 10, *[0.05] * 20).found == [], "bursts in the morning"
     assert polled(*[0.001] * 20).found == [], "unknown: what is usual for it was never higher"
+    assert polled(*[0.0] * 20).found == [], "nor is it of a binding whose calls are not counted"
 
 
 def test_calls_of_poll_that_hardly_wait_any_more_are_a_slow_application() -> None:
@@ -157,6 +158,7 @@ def test_calls_of_poll_that_hardly_wait_any_more_are_a_slow_application() -> Non
     assert row["why"].startswith("0 % of the poll() calls of orders wait for records (usually 16 %,")
     assert row["confidence"] <= 0.9
     assert polled(*[0.8] * 10, *[0.001] * 8, *[0.8] * 5).only()["state"] == "cleared"
+    assert polled(*[0.8] * 10, *[0.0] * 8).only()["state"] == "open", "12 s per record: less than a millionth"
 
 
 def test_a_job_of_some_minutes_an_hour_does_not_add_up_to_one_that_lasts() -> None:

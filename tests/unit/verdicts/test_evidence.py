@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 
 import pytest
-from unit.verdicts.fleets import Judged, Row, client
+from unit.verdicts.fleets import NOON_US, Judged, Row, client
 
 IDLE = 0.1
 """The ratio of time in poll() below which an application is slow."""
@@ -78,6 +79,16 @@ def test_a_client_near_the_limit_is_busy_by_the_mean_of_half_an_hour(
     that is clearly busy for 5 minutes now and then.
     """
     assert sending(window_s, rates).found == ([("small-batches", "tiny", "open")] if is_found else [])
+
+
+@pytest.mark.parametrize(("first", "minutes"), [(96.0, 31), (48.5, 32)])
+def test_a_client_that_sends_many_requests_from_now_on_is_busy_after_two_minutes(first: float, minutes: int) -> None:
+    """From 1 request per second to 96, at the beginning of a minute or within it, by windows of 60 s: the mean of five
+    minutes passes the limit of 50 in the second whole one.
+    """
+    rates = [*[1.0] * 30, first, *[96.0] * 69]
+    (row,) = sending(60, rates).rows
+    assert row["opened_at"] == datetime.fromtimestamp(NOON_US / 1_000_000, UTC) + timedelta(minutes=minutes)
 
 
 def test_a_row_says_the_rate_by_which_a_client_is_busy() -> None:
