@@ -203,7 +203,7 @@ def _is_hidden(
         others, others_ms = (
             paths.by_series.medians(np.where(is_slow, np.nan, each), low=True)[series] for each in (rest, longer_ms)
         )
-        hides = np.log1p(base_ms + others_ms) - np.log1p(base_ms) < ALIKE + _SPREAD
+        hides = np.log1p(base_ms + np.fmax(others_ms, 0.0)) - np.log1p(base_ms) < ALIKE + _SPREAD
         hidden |= is_slow & is_longest & (others > ALIKE) & hides
     return hidden
 
