@@ -2,7 +2,7 @@
 
 `tests/data/real_faults` is of one run of `make soak-faults`, two hours, and `tests/data/real_pairs` of one of
 `make soak-faults FAULTS=pairs`, an hour: brokers 4.3.1 with the plugin; Java 3.9.2 and 4.4.0, librdkafka 2.16.0.
-`tests/data/real_long_work` has consumers of librdkafka 2.16.1 that take 12 s per record or batch after 27 minutes. In
+`tests/data/real_long_work` has consumers of librdkafka 2.16.0 that take 12 s per record or batch after 27 minutes. In
 `make test` the judge is held to them whole, from the landing zone on.
 """
 
